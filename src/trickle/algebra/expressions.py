@@ -1,0 +1,121 @@
+"""Scalar expressions are sqlglot trees over unqualified, quoted columns; these are the ways we take them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+Expression = exp.Expr
+
+# These print as one unit, so that putting one in place of a column never changes how its surroundings bind.
+_ATOMS = (exp.Column, exp.Literal, exp.Paren, exp.Func, exp.Null, exp.Boolean)
+
+
+@dataclass(frozen=True)
+class Output:
+    """A column computed by an expression: `expression AS name`."""
+
+    name: str
+    expression: Expression
+
+    @property
+    def source(self) -> str | None:
+        """The input column this output merely passes on, if it does nothing else."""
+        if isinstance(self.expression, exp.Column) and not self.expression.table:
+            return self.expression.name
+        return None
+
+
+def column(name: str) -> exp.Column:
+    return exp.column(name, quoted=True)
+
+
+def number(value: int) -> Expression:
+    return exp.Literal.number(value) if value >= 0 else exp.Neg(this=exp.Literal.number(-value))
+
+
+def passing(names: Iterable[str]) -> tuple[Output, ...]:
+    """Outputs that pass the named columns on unchanged."""
+    return tuple(Output(name, column(name)) for name in names)
+
+
+def references(expression: Expression) -> frozenset[str]:
+    """The columns an expression reads."""
+    return frozenset(node.name for node in expression.find_all(exp.Column))
+
+
+def substitute(expression: Expression, replacements: Mapping[str, Expression]) -> Expression:
+    """The expression with columns replaced, each replacement bound as tightly as the column was."""
+
+    def replace(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Column) and node.name in replacements:
+            new = replacements[node.name].copy()
+            return new if isinstance(new, _ATOMS) else exp.Paren(this=new)
+        return node
+
+    return expression.transform(replace)
+
+
+def rename(expression: Expression, names: Mapping[str, str]) -> Expression:
+    return substitute(expression, {old: column(new) for old, new in names.items()})
+
+
+def conjuncts(condition: Expression | None) -> tuple[Expression, ...]:
+    """The parts of a condition that are joined by AND.
+
+    >>> from sqlglot import parse_one
+    >>> [part.sql() for part in conjuncts(parse_one("a = 1 AND (b = 2 AND c) AND d OR e"))]
+    ['a = 1 AND (b = 2 AND c) AND d OR e']
+    >>> [part.sql() for part in conjuncts(parse_one("a = 1 AND (b = 2 AND c)"))]
+    ['a = 1', 'b = 2', 'c']
+    """
+    if condition is None:
+        return ()
+    bare = condition.unnest()
+    if isinstance(bare, exp.And):
+        return conjuncts(bare.left) + conjuncts(bare.right)
+    return (condition,)
+
+
+def all_of(conditions: Iterable[Expression]) -> Expression | None:
+    """The conjunction of conditions, or None of none."""
+    parts = [exp.Paren(this=part.copy()) if isinstance(part, exp.Or) else part.copy() for part in conditions]
+    if not parts:
+        return None
+    result = parts[0]
+    for part in parts[1:]:
+        result = exp.And(this=result, expression=part)
+    return result
+
+
+def product(factors: Iterable[Expression]) -> Expression:
+    """The product of weights; 1 of none."""
+    parts = list(factors)
+    if not parts:
+        return number(1)
+    result = parts[0]
+    for part in parts[1:]:
+        result = exp.Mul(this=result, expression=part)
+    return result
+
+
+def call(function: str, *arguments: Expression) -> Expression:
+    return exp.func(function, *arguments)
+
+
+def cast(expression: Expression, type_text: str) -> Expression:
+    return exp.Cast(this=expression, to=exp.DataType.build(type_text, dialect="spark"))
+
+
+def case(condition: Expression, then: Expression, otherwise: Expression | None = None) -> Expression:
+    return exp.Case(ifs=[exp.If(this=condition, true=then)], default=otherwise)
+
+
+def is_null(expression: Expression) -> Expression:
+    return exp.Is(this=expression, expression=exp.Null())
+
+
+def not_equal(left: Expression, right: Expression) -> Expression:
+    return exp.NEQ(this=left, expression=right)

@@ -1,0 +1,110 @@
+"""Normalise: the same query in the shape the rules work best on. The pipeline is `PASSES`, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from trickle.algebra.expressions import Output, all_of, column, conjuncts, references, substitute
+from trickle.algebra.filter import Filter
+from trickle.algebra.inner_join import InnerJoin
+from trickle.algebra.operator import Operator, rewrite
+from trickle.algebra.project import Project, exactly
+from trickle.algebra.prune import prune
+
+
+def flatten_joins(root: Operator) -> Operator:
+    """Joins of joins become one join, and filters over a join become its conditions."""
+
+    def flatten(node: Operator) -> Operator:
+        if isinstance(node, Filter) and isinstance(node.input, InnerJoin):
+            return InnerJoin(node.input.members, node.input.conditions + conjuncts(node.condition))
+        if isinstance(node, InnerJoin):
+            members: list[Operator] = []
+            conditions = [part for condition in node.conditions for part in conjuncts(condition)]
+            for member in node.members:
+                if isinstance(member, InnerJoin):
+                    members.extend(member.members)
+                    conditions.extend(member.conditions)
+                else:
+                    members.append(member)
+            return InnerJoin(tuple(members), tuple(dict.fromkeys(conditions)))
+        return node
+
+    return rewrite(root, flatten)
+
+
+def push_conditions(root: Operator) -> Operator:
+    """A join condition over one input becomes a filter of that input."""
+
+    def push(node: Operator) -> Operator:
+        if not isinstance(node, InnerJoin):
+            return node
+        left = list(node.conditions)
+        members: list[Operator] = []
+        for member in node.members:
+            own = [part for part in left if references(part) and references(part) <= set(member.columns)]
+            left = [part for part in left if part not in own]
+            condition = all_of(own)
+            members.append(Filter(member, condition) if condition is not None else member)
+        return InnerJoin(tuple(members), tuple(left))
+
+    return rewrite(root, push)
+
+
+def merge_projects(root: Operator) -> Operator:
+    """A projection of a projection becomes one, where no computed column would be computed twice."""
+
+    def merge(node: Operator) -> Operator:
+        if not (isinstance(node, Project) and isinstance(node.input, Project)):
+            return node
+        inner = {output.name: output for output in node.input.outputs}
+        uses = [name for output in node.outputs for name in _mentions(output.expression)]
+        if any(not inner[name].source and uses.count(name) > 1 for name in set(uses)):
+            return node
+        replacements = {name: output.expression for name, output in inner.items()}
+        merged = tuple(Output(output.name, substitute(output.expression, replacements)) for output in node.outputs)
+        return Project(node.input.input, merged)
+
+    return rewrite(root, merge)
+
+
+def _mentions(expression: exp.Expr) -> list[str]:
+    return [node.name for node in expression.find_all(exp.Column)]
+
+
+def prune_columns(root: Operator) -> Operator:
+    """Columns nobody reads go, down to the scans."""
+    return exactly(prune(root, frozenset(root.columns)), root.columns)
+
+
+PASSES: tuple[Callable[[Operator], Operator], ...] = (
+    merge_projects,
+    flatten_joins,
+    push_conditions,
+    merge_projects,
+    prune_columns,
+)
+
+
+def normalise(root: Operator) -> Operator:
+    for run in PASSES:
+        root = run(root)
+    return root
+
+
+def split_root(root: Operator) -> tuple[tuple[Output, ...], exp.Expr | None, Operator]:
+    """The projections and filters at the top as (outputs, condition) over the first other operator below them."""
+    outputs = tuple(Output(name, column(name)) for name in root.columns)
+    conditions: list[exp.Expr] = []
+    node = root
+    while isinstance(node, Project | Filter):
+        if isinstance(node, Filter):
+            conditions.append(node.condition)
+        else:
+            replacements = {output.name: output.expression for output in node.outputs}
+            outputs = tuple(Output(out.name, substitute(out.expression, replacements)) for out in outputs)
+            conditions = [substitute(condition, replacements) for condition in conditions]
+        node = node.input
+    return outputs, all_of(conditions), node

@@ -1,0 +1,216 @@
+"""Storage: what a stream table keeps, how all of it is computed, and how it changes.
+
+Two kinds. *Groups* have an identity, the grouping key, and may carry state. *Rows* are a plain multiset. Both answer
+the same two questions as trees: `contents`, everything that is stored, and `change`, the consolidated difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from trickle.algebra.aggregate import Aggregate, consolidated, keys_of
+from trickle.algebra.differentiate import Window, differentiate
+from trickle.algebra.expand import Expand
+from trickle.algebra.expressions import Output, call, case, cast, column, number, passing, references, substitute
+from trickle.algebra.filter import Filter
+from trickle.algebra.normalise import split_root
+from trickle.algebra.opaque import Opaque
+from trickle.algebra.operator import Operator, walk
+from trickle.algebra.project import Project, exactly, weighted
+from trickle.algebra.restrict import restrict
+from trickle.algebra.scan import Scan
+from trickle.algebra.semi_join import restrict_here
+from trickle.algebra.state import Recipe, Settings, StateColumn, argument, recipe
+from trickle.algebra.union_all import UnionAll
+from trickle.names import COUNT, VISIBLE, WEIGHT, hidden
+
+STORED = "__trickle_stored"
+"""The source name under which a program reads the stream table's own stored rows."""
+
+TypesOf = Callable[[Operator], Mapping[str, str]]
+"""Answers the column types of a tree: Spark's, never guessed."""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A multiset of rows: the user's columns, duplicates and all, no identity."""
+
+    public: tuple[str, ...]
+    contents: Operator
+
+    @property
+    def identity(self) -> tuple[str, ...] | None:
+        """The stored columns that name a row, or None where equal rows may repeat."""
+        return None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.contents.columns
+
+    @property
+    def technique(self) -> str:
+        return "delta rows"
+
+    @property
+    def opaque(self) -> Opaque | None:
+        return next((node for node in walk(self.contents) if isinstance(node, Opaque)), None)
+
+    def change(self, window: Window) -> Operator | None:
+        """The consolidated difference of the stored rows over a window; None where nothing can have changed."""
+        delta = differentiate(self.contents, window)
+        return delta and consolidated(delta)
+
+    def difference(self, new: Operator, old: Operator) -> Operator:
+        """The change from old stored rows to new ones."""
+        return consolidated(UnionAll((weighted(new, +1), weighted(old, -1))))
+
+    def replacement(self) -> Operator:
+        """The change from what is stored to the full contents."""
+        return self.difference(self.contents, stored(self.columns))
+
+
+def stored(columns: tuple[str, ...]) -> Scan:
+    return Scan(STORED, tuple((name, name) for name in columns))
+
+
+@dataclass(frozen=True)
+class Groups(Storage):
+    """One row per group, found again by its key; the result is a projection of an aggregate."""
+
+    aggregate: Aggregate
+    outputs: tuple[Output, ...]
+    """All stored columns over the aggregate's columns."""
+    key_names: Mapping[str, str] = field(hash=False)
+    """Grouping key of the aggregate → stored column."""
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        return tuple(self.key_names[key] for key in self.aggregate.keys)
+
+    @property
+    def technique(self) -> str:
+        return "groups recomputed by key"
+
+    def change(self, window: Window) -> Operator | None:
+        """γ(X′ ⋉ K) − stored ⋉ K: the old rows are at hand, so the old input is not read at all."""
+        delta = differentiate(self.aggregate.input, window)
+        if delta is None:
+            return None
+        if not self.aggregate.keys:
+            return self.replacement()
+        keys = keys_of(delta, self.aggregate.keys)
+        group = self.aggregate.with_inputs((restrict(self.aggregate.input, keys),))
+        return self.difference(Project(group, self.outputs), self.stored_groups(delta))
+
+    def stored_groups(self, delta: Operator) -> Operator:
+        """The stored rows of the groups a change touches; where there is no key, the one row there is."""
+        if not self.aggregate.keys:
+            return stored(self.columns)
+        keys = keys_of(delta, self.aggregate.keys)
+        return restrict_here(stored(self.columns), keys.renamed(dict(self.key_names)))
+
+
+@dataclass(frozen=True)
+class StatefulGroups(Groups):
+    """Groups whose aggregates can all be undone: the change is added to the stored state."""
+
+    states: Mapping[str, StateColumn] = field(hash=False, default_factory=dict)
+    types: Mapping[str, str] = field(hash=False, default_factory=dict)
+
+    @property
+    def technique(self) -> str:
+        return "state + change"
+
+    def change(self, window: Window) -> Operator | None:
+        """new = old state + Δstate; a group goes when its count reaches zero, the one global row never does."""
+        delta = differentiate(self.aggregate.input, window)
+        if delta is None:
+            return None
+        keys, names = self.aggregate.keys, tuple(self.states)
+        signed = tuple(Output(name, self.states[name].signed) for name in names)
+        added = Aggregate(Expand(exactly(delta, (*self._used(), WEIGHT))), keys, signed)
+        old = self.stored_groups(added)
+        held = Project(old, tuple(Output(key, column(self.key_names[key])) for key in keys) + passing(names))
+        sums = tuple(Output(name, cast(call("sum", column(name)), self.types[name])) for name in names)
+        new: Operator = Aggregate(UnionAll((held, added)), keys, sums)
+        if keys:
+            new = Filter(new, exp.GT(this=column(COUNT), expression=number(0)))
+        return self.difference(Project(new, self.outputs), old)
+
+    def _used(self) -> tuple[str, ...]:
+        """The input columns that keys and state read."""
+        used = frozenset(self.aggregate.keys).union(*(references(state.full) for state in self.states.values()))
+        return tuple(name for name in self.aggregate.input.columns if name in used)
+
+
+def plan_storage(tree: Operator, types_of: TypesOf, settings: Settings) -> Storage:
+    """How the result of a normalised tree, whose columns have the user's names, is stored."""
+    outputs, condition, below = split_root(tree)
+    if not isinstance(below, Aggregate):
+        return Storage(tree.columns, tree)
+    key_names = {output.source: output.name for output in reversed(outputs) if output.source in below.keys}
+    unnamed = [key for key in below.keys if key not in key_names]
+    key_names |= {key: hidden("key", number) for number, key in enumerate(unnamed, start=1)}
+    kept = tuple(Output(key_names[key], column(key)) for key in unnamed)
+    if condition is not None:
+        # A condition that is NULL hides the row just as FALSE does.
+        kept += (Output(VISIBLE, case(condition, exp.true(), exp.false())),)
+    recipes = _recipes(below, types_of, settings)
+    if recipes is None:
+        stored_outputs = outputs + kept
+        contents = Project(below, stored_outputs)
+        return Groups(tree.columns, contents, below, stored_outputs, key_names)
+    return _stateful(tree.columns, below, outputs + kept, key_names, recipes, types_of)
+
+
+def _recipes(aggregate: Aggregate, types_of: TypesOf, settings: Settings) -> dict[str, Recipe] | None:
+    """A recipe for every aggregate, or None if one of them has none."""
+    results = types_of(aggregate)
+    values = {out.name: value for out in aggregate.aggregates if (value := argument(out.expression)) is not None}
+    arguments: Mapping[str, str] = {}
+    if values:
+        arguments = types_of(Project(aggregate.input, tuple(Output(name, value) for name, value in values.items())))
+    recipes: dict[str, Recipe] = {}
+    for output in aggregate.aggregates:
+        found = recipe(output.expression, arguments.get(output.name, ""), results[output.name], settings)
+        if found is None:
+            return None
+        recipes[output.name] = found
+    return recipes
+
+
+def _stateful(
+    public: tuple[str, ...],
+    aggregate: Aggregate,
+    outputs: tuple[Output, ...],
+    key_names: Mapping[str, str],
+    recipes: Mapping[str, Recipe],
+    types_of: TypesOf,
+) -> StatefulGroups:
+    names: dict[StateColumn, str] = {_COUNT_STATE: COUNT}
+    finished: dict[str, exp.Expr] = {}
+    for output_name, item in recipes.items():
+        for state in item.states:
+            names.setdefault(state, hidden("state", len(names)))
+        finished[output_name] = item.finish(tuple(column(names[state]) for state in item.states))
+    states = {name: state for state, name in names.items()}
+    with_state = Aggregate(
+        aggregate.input, aggregate.keys, tuple(Output(name, state.full) for name, state in states.items())
+    )
+    stored_outputs = tuple(Output(out.name, substitute(out.expression, finished)) for out in outputs)
+    stored_outputs += passing(states)
+    return StatefulGroups(
+        public,
+        Project(with_state, stored_outputs),
+        with_state,
+        stored_outputs,
+        key_names,
+        states,
+        types_of(with_state),
+    )
+
+
+_COUNT_STATE = StateColumn(exp.Count(this=exp.Star(), big_int=True), call("sum", column(WEIGHT)))

@@ -1,0 +1,96 @@
+"""Scope: which names a FROM clause offers, and what each of them means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from trickle.algebra.expressions import column
+
+
+class NotModelled(Exception):
+    """The builder has no rule for this part of the query; the reason becomes part of the opaque node."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class ScopeColumn:
+    """A visible column: how users call it, which table alias it belongs to, and its unique name in the tree."""
+
+    name: str
+    qualifier: tuple[str, ...]
+    unique: str
+    merged: bool = False
+    """Hidden behind the other side's column of USING or NATURAL: reached only with its qualifier."""
+
+    def matches(self, parts: tuple[str, ...]) -> bool:
+        *qualifier, name = (part.lower() for part in parts)
+        if self.name.lower() != name or (self.merged and not qualifier):
+            return False
+        own = tuple(part.lower() for part in self.qualifier)
+        return len(qualifier) <= len(own) and own[len(own) - len(qualifier) :] == tuple(qualifier)
+
+
+@dataclass(frozen=True)
+class Scope:
+    columns: tuple[ScopeColumn, ...]
+
+    def __add__(self, other: Scope) -> Scope:
+        return Scope(self.columns + other.columns)
+
+    def find(self, parts: tuple[str, ...]) -> str | None:
+        """The unique name of the one column these parts mean; None if there is none."""
+        found = {item.unique for item in self.columns if item.matches(parts)}
+        if len(found) > 1:
+            raise NotModelled(f"the name {'.'.join(parts)} means more than one column")
+        return found.pop() if found else None
+
+    def resolve(self, node: exp.Column) -> exp.Expr:
+        """The expression a column of the query's text means: a column, or a field inside one."""
+        parts = tuple(part.name for part in node.parts)
+        for size in range(len(parts), 0, -1):
+            unique = self.find(parts[:size])
+            if unique:
+                result: exp.Expr = column(unique)
+                for field in parts[size:]:
+                    result = exp.Dot(this=result, expression=exp.to_identifier(field, quoted=True))
+                return result
+        raise NotModelled(f"the name {'.'.join(parts)} was not found")
+
+    def star(self, qualifier: tuple[str, ...] = ()) -> list[ScopeColumn]:
+        """The columns of `*` or `alias.*`, in order."""
+        wanted = tuple(part.lower() for part in qualifier)
+        chosen = []
+        for item in self.columns:
+            own = tuple(part.lower() for part in item.qualifier)
+            if (not qualifier and not item.merged) or (qualifier and own[len(own) - len(wanted) :] == wanted):
+                chosen.append(item)
+        return chosen
+
+    def aliased(self, alias: str, names: tuple[str, ...] = ()) -> Scope:
+        """The scope of `(…) AS alias(names)`."""
+        visible = self.star()
+        if names and len(names) != len(visible):
+            raise NotModelled(f"the alias {alias} names {len(names)} of {len(visible)} columns")
+        shown = names or tuple(item.name for item in visible)
+        return Scope(
+            tuple(ScopeColumn(name, (alias,), item.unique) for name, item in zip(shown, visible, strict=True))
+        )
+
+    def merging(self, right: Scope, names: tuple[str, ...]) -> Scope:
+        """The scope of a join USING `names`: those first and once, then the rest of both sides."""
+        lowered = [name.lower() for name in names]
+        first = [item for name in lowered for item in self.star() if item.name.lower() == name]
+        rest = tuple(item for item in self.columns if item not in first)
+        others = tuple(
+            replace(item, merged=True) if item.name.lower() in lowered else item for item in right.columns
+        )
+        return Scope((*first, *rest, *others))
+
+    def common_names(self, right: Scope) -> tuple[str, ...]:
+        theirs = {item.name.lower() for item in right.star()}
+        return tuple(item.name for item in self.star() if item.name.lower() in theirs)
