@@ -1,14 +1,18 @@
 """DuckDB as the engine of the laws: the same trees and programs as on Spark, a thousand times faster.
 
-Sources are three tables each (before, after, delta); the stream table's stored rows are a fourth. A statement that
-runs too long is interrupted: a lost predicate is a cross join, and should fail instead of hang.
+Sources are three tables each (before, after, delta). What a stream table stores is held in Python, and in a table of
+its own where its program reads it. A statement that runs too long is interrupted: a lost predicate is a cross join,
+and should fail instead of hang.
 """
 
 from __future__ import annotations
 
+import datetime
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping
+from functools import cache
 from types import TracebackType
 from typing import Any, Self
 
@@ -20,26 +24,32 @@ from trickle.algebra.differentiate import Window
 from trickle.algebra.lower import lower
 from trickle.algebra.normalise import normalise
 from trickle.algebra.operator import Operator
-from trickle.algebra.program import build_program
+from trickle.algebra.program import Program, build_program
 from trickle.algebra.project import renamed
 from trickle.algebra.state import Settings
 from trickle.algebra.storage import STORED, Storage, plan_storage
-from trickle.names import WEIGHT
+from trickle.names import VISIBLE, WEIGHT
 from trickle.sql.build import SourceTable, build
 
-SECONDS_PER_STATEMENT = 20.0
-
 Row = tuple[Any, ...]
+Feed = list[tuple[Row, int]]
 Schema = Mapping[str, Mapping[str, str]]
 """Table → column → DuckDB type."""
+
+
+class Broken(AssertionError):
+    """A promise about what a refresh does to the stored rows was not kept."""
 
 
 class Duck:
     """A connection with the sources of one schema, and the leaves that read them."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, seconds_per_statement: float = 20.0) -> None:
         self.schema = schema
+        self._seconds = seconds_per_statement
+        # Planning is most of the work on a handful of rows, and the optimizer is most of planning.
         self._connection = duckdb.connect(config={"threads": 1})
+        self.run("PRAGMA disable_optimizer")
         self._busy_since: float | None = None
         self._closed = threading.Event()
         threading.Thread(target=self._watch, daemon=True).start()
@@ -57,9 +67,9 @@ class Duck:
         self._connection.close()
 
     def _watch(self) -> None:
-        while not self._closed.wait(1.0):
+        while not self._closed.wait(min(1.0, self._seconds / 2)):
             started = self._busy_since
-            if started is not None and time.monotonic() - started > SECONDS_PER_STATEMENT:
+            if started is not None and time.monotonic() - started > self._seconds:
                 self._connection.interrupt()
 
     def run(self, sql: str) -> list[Row]:
@@ -72,8 +82,7 @@ class Duck:
     # Leaves
 
     def source(self, table: str, reading: str) -> exp.Expr:
-        name = "stored" if table == STORED else f"{table}_{reading}"
-        return exp.to_table(f'"{name}"', dialect="duckdb")
+        return exp.to_table(f'"{table}_{reading}"', dialect="duckdb")
 
     def step(self, name: str) -> exp.Expr:
         return exp.to_table(f'"{name}"', dialect="duckdb")
@@ -81,7 +90,17 @@ class Duck:
     # Trees
 
     def sql(self, node: Operator) -> str:
-        return lower(node, self).sql(dialect="duckdb")
+        return lower(node, self).sql(dialect="duckdb", copy=False)
+
+    def evaluate(self, node: Operator) -> Counter[Row]:
+        """The rows of a tree with their multiplicities, or of a delta with their weights; zeros are dropped."""
+        counts: Counter[Row] = Counter()
+        weighted = WEIGHT in node.columns
+        for row in self.run(self.sql(node)):
+            plain = dict(zip(node.columns, row, strict=False))
+            weight = plain.pop(WEIGHT) if weighted else 1
+            counts[tuple(plain.values())] += weight
+        return Counter({row: count for row, count in counts.items() if count})
 
     def types_of(self, node: Operator) -> dict[str, str]:
         rows = self.run(f"DESCRIBE {self.sql(node)}")
@@ -100,62 +119,146 @@ class Duck:
         return normalise(renamed(root, names))
 
     def storage(self, query: str) -> Storage:
-        return plan_storage(self.tree(query), self.types_of, Settings())
+        return self.plan(self.tree(query))
+
+    def plan(self, tree: Operator) -> Storage:
+        return plan_storage(tree, self.types_of, Settings())
 
     # Data
 
-    def fill(self, table: str, reading: str, rows: list[Row]) -> None:
-        self.run(f'DELETE FROM "{table}_{reading}"')
-        if rows:
-            self.run(f'INSERT INTO "{table}_{reading}" VALUES ' + ", ".join(map(_values, rows)))
+    def fill(self, readings: Mapping[tuple[str, str], list[Row]]) -> None:
+        """Sets the rows of (table, reading)s, all in one transaction."""
+        statements = ["BEGIN"]
+        for (table, reading), rows in readings.items():
+            statements.append(f'DELETE FROM "{table}_{reading}"')
+            if rows:
+                statements.append(f'INSERT INTO "{table}_{reading}" VALUES {_values(rows)}')
+        self.run("; ".join([*statements, "COMMIT"]))
 
-    def load(self, storage: Storage) -> None:
-        """The initial load: all contents at once."""
-        self.run(f'CREATE OR REPLACE TABLE "stored" AS {self.sql(storage.contents)}')
+    def wanted(self, query: str) -> Counter[Row]:
+        """What the query's own text returns now, computed by DuckDB without any of our rules."""
+        return Counter(self.run(self._own_text(query)))
 
-    def refresh(self, storage: Storage, changed: frozenset[str]) -> None:
-        """One differential refresh: run the program, add its result to what is stored."""
-        change = storage.change(Window(changed))
-        if change is None:
-            return
-        program = build_program(change)
-        for step in program.steps:
-            self.run(f'CREATE OR REPLACE TEMP TABLE "{step.name}" AS {self.sql(step.operator)}')
-        self._apply(storage)
-
-    def _apply(self, storage: Storage) -> None:
-        columns = ", ".join(f'"{name}"' for name in storage.columns)
-        assert not self.run(f'SELECT 1 FROM "change" GROUP BY {columns} HAVING count(*) > 1'), "not consolidated"
-        self.run(
-            f'CREATE OR REPLACE TEMP TABLE "merged" AS SELECT {columns}, sum(w) AS w FROM ('
-            f'SELECT {columns}, 1 AS w FROM "stored" UNION ALL SELECT {columns}, "{WEIGHT}" FROM "change") '
-            f"GROUP BY {columns} HAVING sum(w) <> 0"
-        )
-        assert not self.run('SELECT 1 FROM "merged" WHERE w < 0'), "a row was deleted that was not stored"
-        self.run('DELETE FROM "stored"')
-        self.run(f'INSERT INTO "stored" SELECT {columns} FROM "merged", range(w::BIGINT)')
-        if storage.identity is not None:
-            keys = ", ".join(f'"{name}"' for name in storage.identity) or "1"
-            assert not self.run(f'SELECT 1 FROM "stored" GROUP BY {keys} HAVING count(*) > 1'), "a group twice"
-
-    def difference(self, storage: Storage, query: str) -> tuple[list[Row], list[Row]]:
-        """(extra, missing) rows of the public result against the query's own text, computed by DuckDB."""
+    @cache  # noqa: B019 - a connection lives as long as its test
+    def _own_text(self, query: str) -> str:
         text = sqlglot.parse_one(query, dialect="spark")
         for table in text.find_all(exp.Table):
             if table.name in self.schema and not table.db:
                 alias = table.alias or table.name
                 table.replace(exp.alias_(self.source(table.name, "after"), alias, table=True, quoted=True))
-        wanted = text.sql(dialect="duckdb")
-        columns = ", ".join(f'"{name}"' for name in storage.public)
-        visible = ' WHERE "__trickle_visible"' if "__trickle_visible" in storage.columns else ""
-        shown = f'SELECT {columns} FROM "stored"{visible}'
-        extra = self.run(f"({shown}) EXCEPT ALL ({wanted})")
-        missing = self.run(f"({wanted}) EXCEPT ALL ({shown})")
-        return extra, missing
+        return text.sql(dialect="duckdb", copy=False)
+
+    def load(self, storage: Storage, name: str = "stored") -> Maintained:
+        """The initial load: all contents at once."""
+        return Maintained(self, storage, name)
+
+
+class Maintained:
+    """A stream table: what it stores, and the refreshes that change it."""
+
+    def __init__(self, duck: Duck, storage: Storage, name: str) -> None:
+        self.storage = storage
+        self.stored: Counter[Row] = Counter()
+        self._duck = duck
+        self._name = name
+        self._texts: dict[frozenset[str], str | None] = {}
+        self._read_back = storage.identity is not None
+        if self._read_back:
+            self._duck.run(f'CREATE OR REPLACE TABLE "{name}" AS {self._sql(storage.contents)}')
+        self.load()
+
+    def load(self) -> None:
+        """Everything anew."""
+        self.stored = Counter(self._duck.run(self._sql(self.storage.contents)))
+        self._check_identity()
+        self._write_back()
+
+    def refresh(self, changed: frozenset[str]) -> bool:
+        """One differential refresh; False where no source of the query can have changed."""
+        if changed not in self._texts:
+            change = self.storage.change(Window(changed))
+            self._texts[changed] = change and self._text(build_program(change))
+        text = self._texts[changed]
+        if text is not None:
+            self._apply(self._duck.run(text))
+        return text is not None
+
+    def shown(self) -> Counter[Row]:
+        """The public result: the user's columns of the visible rows."""
+        names = self.storage.columns
+        places = [names.index(name) for name in self.storage.public]
+        visible = names.index(VISIBLE) if VISIBLE in names else None
+        shown: Counter[Row] = Counter()
+        for row, count in self.stored.items():
+            if visible is None or row[visible]:
+                shown[tuple(row[place] for place in places)] += count
+        return shown
+
+    def contents(self) -> Counter[Row]:
+        """What a full load would store now, hidden columns and all."""
+        return Counter(self._duck.run(self._sql(self.storage.contents)))
+
+    # Leaves
+
+    def source(self, table: str, reading: str) -> exp.Expr:
+        return self._duck.step(self._name) if table == STORED else self._duck.source(table, reading)
+
+    def step(self, name: str) -> exp.Expr:
+        return self._duck.step(name)
+
+    # Programs
+
+    def _sql(self, node: Operator) -> str:
+        return lower(node, self).sql(dialect="duckdb", copy=False)
+
+    def _text(self, program: Program) -> str:
+        """The whole program as one statement: every step but the last is computed once and kept."""
+        *earlier, last = ((step.name, self._sql(step.operator)) for step in program.steps)
+        kept = ", ".join(f'"{name}" AS MATERIALIZED ({sql})' for name, sql in earlier)
+        names = ", ".join(f'"{name}"' for name in (*self.storage.columns, WEIGHT))
+        return f"{f'WITH {kept} ' if kept else ''}SELECT {names} FROM ({last[1]})"
+
+    def _apply(self, change: list[Row]) -> None:
+        weights = {row[:-1]: int(row[-1]) for row in change}
+        if len(weights) < len(change):
+            raise Broken("the change is not consolidated: a row is in it twice")
+        if 0 in weights.values():
+            raise Broken("the change has a row of weight zero")
+        for row, weight in weights.items():
+            self.stored[row] += weight
+            if self.stored[row] < 0:
+                raise Broken(f"a row was deleted that was not stored: {row}")
+            if not self.stored[row]:
+                del self.stored[row]
+        if weights:
+            self._check_identity()
+            self._write_back()
+
+    def _check_identity(self) -> None:
+        if self.storage.identity is not None:
+            places = [self.storage.columns.index(name) for name in self.storage.identity]
+            groups = Counter(tuple(row[place] for place in places) for row in self.stored.elements())
+            if any(count > 1 for count in groups.values()):
+                raise Broken("a group is stored twice")
+
+    def _write_back(self) -> None:
+        if self._read_back:
+            insert = f'; INSERT INTO "{self._name}" VALUES {_values(self.stored)}' if self.stored else ""
+            self._duck.run(f'BEGIN; DELETE FROM "{self._name}"{insert}; COMMIT')
 
 
 _SPARK_TYPES = {"INTEGER": "int", "HUGEINT": "decimal(38,0)", "VARCHAR": "string"}
 
 
-def _values(row: Row) -> str:
-    return "(" + ", ".join("NULL" if item is None else repr(item) for item in row) + ")"
+def _values(rows: list[Row] | Counter[Row]) -> str:
+    return ", ".join("(" + ", ".join(map(_literal, row)) + ")" for row in rows)
+
+
+def _literal(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    if isinstance(value, datetime.date):
+        return f"DATE '{value}'"
+    return str(value)

@@ -220,15 +220,15 @@ class _Builder:
             if group.args.get(clause):
                 raise NotModelled(f"{words} has no rule yet")
         if group.args.get("all") or [item.name.lower() for item in group.expressions] == ["all"]:
-            return list(dict.fromkeys(item for _, item in items if not _has_aggregate(item)))
+            return list(dict.fromkeys(item.unnest() for _, item in items if not _has_aggregate(item)))
         aliases = {name.lower(): item for name, item in items}
         keys: dict[exp.Expr, None] = {}
         for item in group.expressions:
             if isinstance(item, exp.Literal) and not item.is_string:
                 position = int(item.name)
-                keys[items[position - 1][1]] = None
+                keys[items[position - 1][1].unnest()] = None
             else:
-                keys[self._expression(item, scope, aliases)] = None
+                keys[self._expression(item, scope, aliases).unnest()] = None
         return list(keys)
 
     def _expression(self, node: exp.Expr, scope: Scope, aliases: Mapping[str, exp.Expr]) -> exp.Expr:

@@ -1,0 +1,38 @@
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format types fuzz lock clean
+
+BIN := .venv/bin
+READY := .venv/.ready
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY) ## make .venv from the lock and fetch Spark's packages; needs nothing but Python 3.11 or newer
+	@:
+
+$(READY): pyproject.toml requirements.lock scripts/setup.sh
+	@scripts/setup.sh $(READY)
+
+demo: setup ## run the demonstration
+	@$(BIN)/trickle demo
+
+test: setup ## run every check: lint, format, imports, types, tests
+	@scripts/check.sh lint types tests
+
+lint: setup ## check style, format and the directions of imports
+	@scripts/check.sh lint
+
+types: setup ## check the types
+	@scripts/check.sh types
+
+format: setup ## rewrite the code in the common format
+	@$(BIN)/ruff check --quiet --fix-only . && $(BIN)/ruff format .
+
+fuzz: setup ## run the laws on many more random queries, for minutes
+	@$(BIN)/pytest -m long tests/laws
+
+lock: ## choose the newest allowed versions and write requirements.lock
+	@scripts/lock.sh
+
+clean: ## remove the environment and all caches; tables stay
+	@rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis dist build artifacts

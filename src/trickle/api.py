@@ -1,0 +1,315 @@
+"""The façade: everything trickle does is a call on `Trickle`; SQL and the command line are thin over it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from trickle.catalog.catalog import Catalog
+from trickle.catalog.model import RefreshRecord, StreamTable
+from trickle.context import Context
+from trickle.declare import Declarations
+from trickle.errors import UserError
+from trickle.names import quote
+from trickle.refresh.explain import Explanation, explain
+from trickle.refresh.spark_errors import explained
+from trickle.refresh.tick import Refresher
+from trickle.sql import statements as st
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+DEFAULT_ROOT = "trickle-data"
+
+
+@dataclass(frozen=True)
+class StreamTableStatus:
+    """A stream table at a glance."""
+
+    name: str
+    mode: str
+    schedule: str | None
+    status: str
+    lag_seconds: float | None
+    """Now minus the moment the contents are known to be as fresh as."""
+    last_action: str | None
+    last_reason: str | None
+    last_seconds: float | None
+    failures: int
+    sources: tuple[str, ...]
+
+
+def connect(
+    root: str | Path = DEFAULT_ROOT, *, catalog: str | None = None, spark: SparkSession | None = None
+) -> Trickle:
+    """A connection to the warehouse in `root`, a directory or a URL that Spark can write to.
+
+    Without `catalog` the catalog is a SQLite file in that directory; without `spark` a local session is started
+    when it is first needed.
+    """
+    place = str(root)
+    if "://" in place:
+        if catalog is None or spark is None:
+            raise UserError(
+                "remote-warehouse",
+                f"the warehouse {place} is not a local directory",
+                hint='pass catalog="postgresql://…" and spark=a session that can write there.',
+            )
+        return Trickle(Context(place.rstrip("/"), Catalog.open(catalog), spark))
+    directory = Path(place).absolute()
+    directory.mkdir(parents=True, exist_ok=True)
+    opened = Catalog.open(catalog or f"sqlite:///{directory / 'catalog.db'}")
+    return Trickle(Context(str(directory), opened, spark))
+
+
+class Trickle:
+    """A connection: SQL in, stream tables kept, and an account of everything that was done."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._refresher = Refresher(context)
+        self._declarations = Declarations(context, self._refresher)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the catalog. The Spark session stays: a process has one, and others may use it."""
+        self._context.catalog.close()
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session everything runs on."""
+        return self._context.spark
+
+    # Statements
+
+    def sql(self, statement: str) -> DataFrame:
+        """Runs one statement, Spark's or ours, and returns its result."""
+        parsed = st.parse_statement(statement)
+        if parsed is not None:
+            return self._frame(self._run(parsed))
+        self._context.namespace.learn(statement)
+        result = explained(statement, lambda: self.spark.sql(statement))
+        self._context.namespace.note(statement)
+        return result
+
+    def _run(self, statement: st.Statement) -> list[dict[str, Any]]:
+        match statement:
+            case st.Create():
+                report = self.create_stream_table(
+                    statement.name,
+                    statement.query,
+                    schedule=statement.schedule,
+                    mode=statement.mode,
+                    comment=statement.comment,
+                    replace=statement.replace,
+                    if_not_exists=statement.if_not_exists,
+                )
+                return [report_row(report)] if report else []
+            case st.Alter():
+                self._alter(statement)
+                return []
+            case st.Drop():
+                dropped = self.drop_stream_table(
+                    statement.name, if_exists=statement.if_exists, cascade=statement.cascade
+                )
+                return [{"dropped": name} for name in dropped]
+            case st.Refresh(name=None):
+                return [report_row(report) for report in self.refresh()]
+            case st.Refresh(name=name, full=full):
+                return [report_row(self.refresh(name, full=full))]
+            case st.Explain(name=name):
+                return [{"explanation": str(self.explain(name))}]
+            case st.Show():
+                return [status_row(item) for item in self.status()]
+            case st.Describe(name=name):
+                return self._describe(name)
+            case st.History(name=name):
+                return [report_row(report) for report in self.history(name)]
+
+    def _alter(self, statement: st.Alter) -> None:
+        if statement.suspend:
+            self.suspend(statement.name)
+        elif statement.resume:
+            self.resume(statement.name)
+        else:
+            self.alter_stream_table(
+                statement.name,
+                schedule=statement.schedule,
+                mode=statement.mode,
+                query=statement.query,
+                rename_to=statement.rename_to,
+            )
+
+    def _frame(self, rows: Sequence[dict[str, Any]]) -> DataFrame:
+        if not rows:
+            return self.spark.createDataFrame([], "result string")
+        columns = list(rows[0])
+        kinds = ", ".join(f"{quote(name)} {_column_type([row[name] for row in rows])}" for name in columns)
+        return self.spark.createDataFrame([tuple(row[name] for name in columns) for row in rows], kinds)
+
+    # Stream tables
+
+    def create_stream_table(
+        self,
+        name: str,
+        query: str,
+        *,
+        schedule: str | None = None,
+        mode: str = "AUTO",
+        comment: str | None = None,
+        replace: bool = False,
+        if_not_exists: bool = False,
+    ) -> RefreshRecord | None:
+        """Declares a stream table and loads it. Returns the load's report, None if it existed already."""
+        return self._declarations.create(
+            name,
+            query,
+            schedule=schedule,
+            mode=mode,
+            comment=comment,
+            replace_existing=replace,
+            if_not_exists=if_not_exists,
+        )
+
+    def alter_stream_table(
+        self,
+        name: str,
+        *,
+        schedule: str | None = None,
+        mode: str | None = None,
+        query: str | None = None,
+        rename_to: str | None = None,
+    ) -> None:
+        """Changes what is given and leaves the rest."""
+        table = self._declarations.alter(
+            self._context.stream_table(name), schedule=schedule, mode=mode, query=query
+        )
+        if rename_to is not None:
+            self._declarations.rename(table, rename_to)
+
+    def drop_stream_table(self, name: str, *, if_exists: bool = False, cascade: bool = False) -> list[str]:
+        """Drops a stream table, its data and, with `cascade`, those that read it. Returns the names dropped."""
+        if if_exists and self._context.catalog.stream_table(self._context.canonical_name(name)) is None:
+            return []
+        return self._declarations.drop(self._context.stream_table(name), cascade=cascade)
+
+    def suspend(self, name: str) -> None:
+        """Stops a stream table from being refreshed."""
+        self._declarations.suspend(self._context.stream_table(name))
+
+    def resume(self, name: str) -> None:
+        self._declarations.resume(self._context.stream_table(name))
+
+    def refresh(self, name: str | None = None, *, full: bool = False) -> Any:
+        """Brings a stream table, and those it reads, up to date; without a name, all of them in one tick.
+
+        Returns the report of the named table, or the list of all reports. Raises what stopped a named refresh;
+        in a tick a failure is a report like any other.
+        """
+        if name is None:
+            return self._refresher.refresh_all()
+        return self._refresher.refresh(self._context.stream_table(name), full=full)
+
+    def table(self, name: str) -> DataFrame:
+        """The contents of a stream table or of any other table: the public columns."""
+        self._context.namespace.learn(name)
+        return explained(name, lambda: self.spark.table(name))
+
+    def explain(self, name: str) -> Explanation:
+        """How a stream table is kept, and what its next refresh would do."""
+        return explain(self._refresher.plan(self._context.stream_table(name)))
+
+    # Seeing
+
+    def stream_tables(self) -> list[StreamTable]:
+        return self._context.catalog.stream_tables()
+
+    def status(self) -> list[StreamTableStatus]:
+        """Every stream table at a glance; needs no Spark."""
+        last = self._context.catalog.last_refreshes()
+        return [_status(table, last.get(table.id)) for table in self.stream_tables()]
+
+    def history(self, name: str | None = None, limit: int | None = None) -> list[RefreshRecord]:
+        """What every refresh did and why, newest first; needs no Spark."""
+        canonical = None if name is None else self._context.canonical_name(name)
+        return self._context.catalog.history(canonical, limit)
+
+    def _describe(self, name: str) -> list[dict[str, Any]]:
+        table = self._context.stream_table(name)
+        facts = {
+            "name": table.name,
+            "query": table.query,
+            "mode": table.mode.value,
+            "schedule": table.schedule,
+            "status": table.status.value,
+            "comment": table.comment,
+            "columns": ", ".join(table.columns),
+            "sources": ", ".join(table.sources),
+            "location": table.location,
+        }
+        return [{"property": key, "value": value} for key, value in facts.items()]
+
+
+def _status(table: StreamTable, last: RefreshRecord | None) -> StreamTableStatus:
+    lag = (datetime.now(UTC) - table.progress.data_timestamp).total_seconds() if table.progress else None
+    return StreamTableStatus(
+        name=table.name,
+        mode=table.mode.value,
+        schedule=table.schedule,
+        status=table.status.value,
+        lag_seconds=None if lag is None else round(lag, 1),
+        last_action=last and last.action.value,
+        last_reason=last and last.reason,
+        last_seconds=last and last.seconds,
+        failures=table.failures,
+        sources=tuple(table.sources),
+    )
+
+
+def report_row(report: RefreshRecord) -> dict[str, Any]:
+    """A report as one flat row, for tables and files."""
+    return {
+        "name": report.name,
+        "action": report.action.value,
+        "reason": report.reason,
+        "inserted": report.rows_inserted,
+        "updated": report.rows_updated,
+        "deleted": report.rows_deleted,
+        "seconds": report.seconds,
+        "jobs": report.jobs,
+        "started_at": report.started_at.isoformat(timespec="seconds"),
+        "frontier": ", ".join(f"{key}@{at.version}" for key, at in report.frontier.items()),
+    }
+
+
+def status_row(status: StreamTableStatus) -> dict[str, Any]:
+    """A status as one flat row."""
+    return {
+        "name": status.name,
+        "mode": status.mode,
+        "schedule": status.schedule,
+        "status": status.status,
+        "lag_seconds": status.lag_seconds,
+        "last_action": status.last_action,
+        "last_reason": status.last_reason,
+        "last_seconds": status.last_seconds,
+        "failures": status.failures,
+    }
+
+
+def _column_type(values: list[Any]) -> str:
+    known = next((value for value in values if value is not None), "")
+    if isinstance(known, bool):
+        return "boolean"
+    return {int: "bigint", float: "double"}.get(type(known), "string")
+
+

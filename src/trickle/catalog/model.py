@@ -1,0 +1,138 @@
+"""What the catalog knows: stream tables, how far each has come, what every refresh did, and names.
+
+The stream table's own Delta commits are the truth about its contents; the catalog is a cache of them plus
+everything that is not data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+
+class Mode(StrEnum):
+    AUTO = "AUTO"
+    DIFFERENTIAL = "DIFFERENTIAL"
+    FULL = "FULL"
+
+
+class Status(StrEnum):
+    ACTIVE = "ACTIVE"
+    SUSPENDED = "SUSPENDED"
+
+
+class Action(StrEnum):
+    """What a refresh did."""
+
+    INITIAL = "INITIAL"
+    NO_DATA = "NO_DATA"
+    DIFFERENTIAL = "DIFFERENTIAL"
+    FULL = "FULL"
+    REINITIALIZE = "REINITIALIZE"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True)
+class SourceVersion:
+    """A Delta table at a version; a table dropped and created again has another id."""
+
+    table_id: str
+    version: int
+
+
+Frontier = Mapping[str, SourceVersion]
+"""Source key → how far its changes are contained."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a stream table has come."""
+
+    frontier: Frontier
+    sequence: int
+    """Counts the data commits of this table; the Delta transaction version that fences a late writer."""
+    storage_version: int
+    data_timestamp: datetime
+    """The contents are the query's result as of this moment or later."""
+
+
+@dataclass(frozen=True)
+class StreamTable:
+    """A stream table as declared, and its progress (None before the first load)."""
+
+    id: str
+    name: str
+    """Canonical: database and name, dot-separated, each quoted only where needed."""
+    query: str
+    mode: Mode
+    schedule: str | None
+    comment: str | None
+    status: Status
+    location: str
+    columns: tuple[str, ...]
+    """The user's columns, in order."""
+    filtered: bool
+    """Some stored rows are invisible (HAVING)."""
+    sources: Mapping[str, str]
+    """Source key → location; other stream tables among them by their storage location."""
+    fingerprint: str
+    """The shape of what the query uses in its sources, as of the last (re)initialisation."""
+    settings: Mapping[str, str]
+    """Session settings that decide what the query means, as of its creation."""
+    created_at: datetime
+    database: str = "default"
+    """The database in which unqualified names of the query are looked up."""
+    progress: Progress | None = None
+    suspended_reason: str | None = None
+    failures: int = 0
+    """Consecutive failed refreshes."""
+
+
+@dataclass(frozen=True)
+class RefreshRecord:
+    """One refresh, as history shows it."""
+
+    refresh_id: str
+    stream_table: str
+    """Id of the stream table."""
+    name: str
+    action: Action
+    reason: str
+    started_at: datetime
+    seconds: float
+    rows_inserted: int = 0
+    rows_updated: int = 0
+    rows_deleted: int = 0
+    jobs: int = 0
+    """Spark jobs it took."""
+    phases: Mapping[str, float] = field(default_factory=dict)
+    """Seconds per phase, in order."""
+    frontier: Frontier = field(default_factory=dict)
+    estimates: Mapping[str, Any] = field(default_factory=dict)
+    """The numbers the choice was made with."""
+    sequence: int | None = None
+    """Of the data commit, where there was one."""
+    error: str | None = None
+
+
+class NameKind(StrEnum):
+    TABLE = "TABLE"
+    VIEW = "VIEW"
+
+
+@dataclass(frozen=True)
+class KnownName:
+    """A table or view of the embedded warehouse, to be registered in sessions that do not know it yet."""
+
+    database: str
+    name: str
+    kind: NameKind
+    target: str
+    """Location of a table, query text of a view."""
+    managed: bool = True
+    """Whether dropping the name deletes the data."""

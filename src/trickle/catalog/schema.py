@@ -1,0 +1,215 @@
+"""The catalog's tables, the types that behave alike on SQLite and PostgreSQL, and the check at opening."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Connection,
+    DateTime,
+    Double,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    insert,
+    inspect,
+    select,
+    text,
+)
+from sqlalchemy.types import TypeDecorator
+
+from trickle.errors import InternalError, UserError
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Dialect
+
+VERSION = 1
+"""Of this schema; a catalog that carries a higher one was written by a newer trickle."""
+
+CREATION_LOCK = int.from_bytes(b"trickle")
+"""PostgreSQL advisory lock held while the tables are created."""
+
+NON_FINITE = "$float"
+"""JSON has no infinity and no NaN; both may be the estimate of a plan that cannot be chosen."""
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A moment: aware datetimes in, UTC datetimes out, whatever the database keeps."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise InternalError("naive-timestamp", f"the timestamp {value} does not say its time zone")
+        moment = value.astimezone(UTC)
+        # SQLite stores text and drops the zone; without one its text also sorts by time.
+        return moment.replace(tzinfo=None) if dialect.name == "sqlite" else moment
+
+    def process_result_value(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class Json(TypeDecorator[Any]):
+    """Mappings and lists, key order kept; what JSON cannot say is kept as text (decimals, dates)."""
+
+    # JSON, not JSONB: JSONB sorts keys, and phases are shown in order.
+    impl = JSON(none_as_null=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, _dialect: Dialect) -> Any:
+        return _plain(value)
+
+    def process_result_value(self, value: Any, _dialect: Dialect) -> Any:
+        return _restored(value)
+
+
+class FreeText(TypeDecorator[str]):
+    """Text from elsewhere (Spark's messages); what PostgreSQL cannot store is replaced, not refused."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, _dialect: Dialect) -> str | None:
+        if value is None:
+            return None
+        return value.encode("utf-8", "replace").decode("utf-8").replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return {NON_FINITE: str(value)}
+    return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+def _restored(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_restored(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {NON_FINITE}:
+        return float(value[NON_FINITE])
+    return {key: _restored(item) for key, item in value.items()}
+
+
+metadata = MetaData()
+
+schema_versions = Table(
+    "trickle_schema_version",
+    metadata,
+    Column("id", Integer, CheckConstraint("id = 1"), primary_key=True, autoincrement=False),
+    Column("version", Integer, nullable=False),
+)
+
+stream_tables = Table(
+    "trickle_stream_tables",
+    metadata,
+    Column("id", Text, primary_key=True),
+    # Lower case, made in Python: SQLite's lower() knows only ASCII.
+    Column("name_key", Text, nullable=False, unique=True),
+    Column("name", Text, nullable=False),
+    Column("query", Text, nullable=False),
+    Column("mode", Text, nullable=False),
+    Column("schedule", Text),
+    Column("comment", Text),
+    Column("status", Text, nullable=False),
+    Column("location", Text, nullable=False),
+    Column("columns", Json, nullable=False),
+    Column("filtered", Boolean, nullable=False),
+    Column("sources", Json, nullable=False),
+    Column("fingerprint", Text, nullable=False),
+    Column("settings", Json, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("database", Text, nullable=False),
+    Column("suspended_reason", FreeText),
+    Column("failures", Integer, nullable=False),
+    # Progress: all four are null before the first load.
+    Column("frontier", Json),
+    Column("sequence", BigInteger),
+    Column("storage_version", BigInteger),
+    Column("data_timestamp", UtcDateTime),
+)
+
+# No foreign key to the stream table: history outlives it.
+refreshes = Table(
+    "trickle_refreshes",
+    metadata,
+    Column("refresh_id", Text, primary_key=True),
+    Column("stream_table", Text, nullable=False),
+    # Counts the refreshes of one stream table, so that the oldest is found without counting rows.
+    Column("ordinal", BigInteger, nullable=False),
+    Column("name_key", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("reason", FreeText, nullable=False),
+    Column("started_at", UtcDateTime, nullable=False),
+    Column("seconds", Double, nullable=False),
+    Column("rows_inserted", BigInteger, nullable=False),
+    Column("rows_updated", BigInteger, nullable=False),
+    Column("rows_deleted", BigInteger, nullable=False),
+    Column("jobs", Integer, nullable=False),
+    Column("phases", Json, nullable=False),
+    Column("frontier", Json, nullable=False),
+    Column("estimates", Json, nullable=False),
+    Column("sequence", BigInteger),
+    Column("error", FreeText),
+    Index("trickle_refreshes_ordinal", "stream_table", "ordinal"),
+    Index("trickle_refreshes_of_table", "stream_table", "started_at", "ordinal"),
+    Index("trickle_refreshes_of_name", "name_key", "started_at", "ordinal"),
+    Index("trickle_refreshes_newest", "started_at", "ordinal"),
+)
+
+names = Table(
+    "trickle_names",
+    metadata,
+    Column("database_key", Text, primary_key=True),
+    Column("name_key", Text, primary_key=True),
+    Column("database", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("target", Text, nullable=False),
+    Column("managed", Boolean, nullable=False),
+)
+
+
+def is_current(connection: Connection) -> bool:
+    """Whether the tables are there. Raises UserError `catalog-too-new` when a newer trickle made them."""
+    if not inspect(connection).has_table(schema_versions.name):
+        return False
+    version = connection.execute(select(schema_versions.c.version)).scalar_one()
+    if version > VERSION:
+        raise UserError(
+            "catalog-too-new",
+            "the catalog was written by a newer trickle",
+            detail=f"its schema has version {version}; this trickle knows versions up to {VERSION}.",
+            hint="upgrade trickle, or use another catalog.",
+        )
+    return True
+
+
+def create(connection: Connection) -> None:
+    """Create the tables unless somebody else just did; on SQLite the writing transaction is the lock."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": CREATION_LOCK})
+    if is_current(connection):
+        return
+    metadata.create_all(connection)
+    connection.execute(insert(schema_versions).values(id=1, version=VERSION))

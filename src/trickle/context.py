@@ -1,0 +1,152 @@
+"""Context: what one connection works with. Spark starts when something first needs it, the catalog at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from trickle.catalog.catalog import Catalog
+from trickle.catalog.model import Mode, StreamTable
+from trickle.engine.session import start_session
+from trickle.errors import UserError
+from trickle.refresh.definition import MEANING, Compiler, Definition, KnownStreamTable, lookup_key
+from trickle.refresh.plan import Programs
+from trickle.store.delta_log import DeltaLogs
+from trickle.store.namespace import Namespace, split_name
+from trickle.store.sources import DeltaSource, ViewSource, look_up
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ENGINE_SETTINGS = {
+    "spark.sql.adaptive.enabled": "false",  # every shuffle of a small step would become a job of its own
+    "spark.sql.files.ignoreMissingFiles": "false",  # a vacuumed file must be an error, never fewer changes
+    "spark.databricks.delta.merge.materializeSource": "none",  # what is merged has been kept already
+}
+
+
+@dataclass
+class Context:
+    """The parts a connection is made of."""
+
+    root: str
+    catalog: Catalog
+    given: SparkSession | None = None
+    programs: Programs = field(default_factory=Programs)
+    _definitions: dict[str, tuple[str, Definition]] = field(default_factory=dict)
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        """The session the user works in."""
+        return self.given or start_session(Path(self.root) / "warehouse")
+
+    @cached_property
+    def session(self) -> SparkSession:
+        """The session refreshes run in: same tables, settings and temporary views of its own."""
+        session = self.spark.newSession()
+        for key, value in _ENGINE_SETTINGS.items():
+            session.conf.set(key, value)
+        return session
+
+    @cached_property
+    def logs(self) -> DeltaLogs:
+        return DeltaLogs(self.spark)
+
+    @cached_property
+    def namespace(self) -> Namespace:
+        return Namespace(self.spark, self.catalog)
+
+    def stream_table(self, name: str) -> StreamTable:
+        """By the name a user typed. Raises UserError where there is none."""
+        found = self.catalog.stream_table(self.canonical_name(name))
+        if found is None:
+            raise UserError(
+                "unknown-stream-table",
+                f'there is no stream table "{name}"',
+                hint="SHOW STREAM TABLES lists them; CREATE STREAM TABLE … AS SELECT … makes one.",
+            )
+        return found
+
+    def canonical_name(self, name: str) -> str:
+        """Database and name of a stream table; a bare name is in the current database."""
+        table = exp.to_table(name, dialect="spark")
+        parts = [part.name for part in table.parts if part.name.lower() != "spark_catalog"]
+        for part in parts:
+            if not part.isascii() or not part.replace("_", "a").isalnum():
+                raise UserError(
+                    "unsupported-identifier",
+                    f'"{part}" cannot be the name of a stream table',
+                    detail="Spark's catalog takes letters, digits and underscores in table names.",
+                    hint="column names are free; quote them with backticks.",
+                )
+        if len(parts) > 2:
+            raise UserError("unsupported-identifier", f'"{name}" names a catalog; stream tables have none')
+        database = parts[0] if len(parts) == 2 else self.current_database()
+        return parts[-1] if database.lower() == "default" else f"{database}.{parts[-1]}"
+
+    def current_database(self) -> str:
+        # Asking must not start Spark: `status` and `history` need none.
+        if self.given is None and "spark" not in self.__dict__:
+            return "default"
+        return self.spark.catalog.currentDatabase()
+
+    # Definitions
+
+    def settings(self) -> dict[str, str]:
+        """What decides the meaning of a query in the user's session, now."""
+        found = {key: self.spark.conf.get(key, None) for key in MEANING}
+        return {key: value for key, value in found.items() if value is not None}
+
+    def compile(
+        self, name: str, query: str, *, database: str, settings: dict[str, str], allow_nondeterministic: bool
+    ) -> Definition:
+        """A definition, compiled under the settings it was created with."""
+        self.namespace.learn(query)
+        for key, value in settings.items():
+            self.session.conf.set(key, value)
+        self.session.catalog.setCurrentDatabase(database)
+
+        def find(table: exp.Table) -> DeltaSource | ViewSource:
+            return look_up(self.session, table, database)
+
+        compiler = Compiler(self.session, self.logs, find, self._known_stream_tables(), database)
+        return compiler.compile(name, query, allow_nondeterministic=allow_nondeterministic)
+
+    def definition(self, table: StreamTable) -> Definition:
+        """The compiled definition, compiled again when names, views or columns are not what they were."""
+        self.namespace.learn(table.query)
+        cached = self._definitions.get(table.id)
+        if cached and cached[0] == _version(table) and self._is_current(cached[1]):
+            return cached[1]
+        allow = table.mode is Mode.FULL
+        settings = dict(table.settings)
+        definition = self.compile(
+            table.name, table.query, database=table.database, settings=settings, allow_nondeterministic=allow
+        )
+        self._definitions[table.id] = (_version(table), definition)
+        return definition
+
+    def forget(self, table: StreamTable) -> None:
+        self._definitions.pop(table.id, None)
+
+    def _is_current(self, definition: Definition) -> bool:
+        if any(look_up(self.session, table, definition.database) != found for table, found in definition.lookups):
+            return False
+        snapshots = {key: self.logs.snapshot(location) for key, location in definition.sources.items()}
+        return {key: item.fields for key, item in snapshots.items() if item} == definition.fields
+
+    def _known_stream_tables(self) -> dict[str, KnownStreamTable]:
+        known = {}
+        for item in self.catalog.stream_tables():
+            database, name = split_name(item.name)
+            known[lookup_key(database, name)] = KnownStreamTable(item.name, item.location, item.columns, item.filtered)
+        return known
+
+
+def _version(table: StreamTable) -> str:
+    """What a compiled definition was made from, beside its sources."""
+    return repr((table.query, table.database, table.mode, sorted(table.settings.items())))

@@ -1,0 +1,202 @@
+"""Declare: create, change and drop stream tables. Whatever fails leaves nothing half-made behind."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from trickle.catalog.model import Mode, RefreshRecord, Status, StreamTable
+from trickle.context import Context
+from trickle.errors import UserError
+from trickle.graph import Graph
+from trickle.refresh.definition import Definition
+from trickle.refresh.tick import Refresher, redeclared
+from trickle.schedule import parse_schedule
+from trickle.store.namespace import delete_directory, split_name
+
+
+@dataclass
+class Declarations:
+    """The stream tables of one connection, as they are declared."""
+
+    context: Context
+    refresher: Refresher
+
+    def create(
+        self,
+        name: str,
+        query: str,
+        *,
+        schedule: str | None = None,
+        mode: str = "AUTO",
+        comment: str | None = None,
+        replace_existing: bool = False,
+        if_not_exists: bool = False,
+    ) -> RefreshRecord | None:
+        """Declares a stream table and loads it; None where it existed and that was allowed."""
+        canonical = self.context.canonical_name(name)
+        existing = self.context.catalog.stream_table(canonical)
+        if existing and if_not_exists:
+            return None
+        if existing and replace_existing:
+            self.alter(existing, schedule=schedule, mode=mode, comment=comment, query=query)
+            return self.context.catalog.last_refresh(existing.id)
+        self._refuse_taken(canonical, existing)
+        table = self._draft(canonical, query, schedule, checked_mode(mode), comment)
+        table = redeclared(table, self._compiled(table))
+        self.context.catalog.add(table)
+        try:
+            report = self.refresher.refresh(table)
+        except BaseException:
+            self._erase(table)
+            raise
+        self.context.namespace.publish(self.context.catalog.stream_table_by_id(table.id) or table)
+        return report
+
+    def _draft(
+        self, name: str, query: str, schedule: str | None, mode: Mode, comment: str | None
+    ) -> StreamTable:
+        identity = str(uuid.uuid4())
+        return StreamTable(
+            id=identity,
+            name=name,
+            query=query.strip().rstrip(";").strip(),
+            mode=mode,
+            schedule=parse_schedule(schedule).text if schedule else None,
+            comment=comment,
+            status=Status.ACTIVE,
+            location=f"{self.context.root}/stream_tables/{name}-{identity[:8]}",
+            columns=(),
+            filtered=False,
+            sources={},
+            fingerprint="",
+            settings=self.context.settings(),
+            created_at=datetime.now(UTC),
+            database=self.context.current_database(),
+        )
+
+    def _compiled(self, table: StreamTable) -> Definition:
+        return self.context.compile(
+            table.name,
+            table.query,
+            database=table.database,
+            settings=dict(table.settings),
+            allow_nondeterministic=table.mode is Mode.FULL,
+        )
+
+    def _refuse_taken(self, canonical: str, existing: StreamTable | None) -> None:
+        self.context.namespace.learn(canonical)
+        database, name = split_name(canonical)
+        if existing:
+            hint = "choose another name, or use CREATE OR REPLACE STREAM TABLE."
+            raise UserError("name-taken", f'there is a stream table "{canonical}" already', hint=hint)
+        if self.context.spark.catalog.tableExists(f"`{database}`.`{name}`"):
+            raise UserError(
+                "name-taken", f'there is a table or view "{canonical}" already', hint="choose another name."
+            )
+
+    def alter(
+        self,
+        table: StreamTable,
+        *,
+        schedule: str | None = None,
+        mode: str | None = None,
+        query: str | None = None,
+        comment: str | None = None,
+    ) -> StreamTable:
+        """Changes what is given. A new query is compiled first and loaded at once."""
+        changed = table
+        if schedule is not None:
+            changed = replace(changed, schedule=parse_schedule(schedule).text)
+        if mode is not None:
+            changed = replace(changed, mode=checked_mode(mode))
+        if comment is not None:
+            changed = replace(changed, comment=comment)
+        if query is not None:
+            text = query.strip().rstrip(";").strip()
+            changed = replace(changed, query=text, database=self.context.current_database())
+            changed = replace(changed, settings=self.context.settings())
+        if query is not None or mode is not None:
+            definition = self._compiled(changed)
+            self._refuse_cycle(changed, definition)
+        self.context.catalog.change(changed)
+        self.context.forget(table)
+        if changed.query != table.query:
+            self._reload(table, changed)
+        return changed
+
+    def _reload(self, old: StreamTable, new: StreamTable) -> None:
+        # An empty fingerprint fits no definition: the refresh starts anew, and says that the query changed.
+        try:
+            self.context.catalog.change(replace(new, fingerprint=_QUERY_CHANGED))
+            self.refresher.refresh(replace(new, fingerprint=_QUERY_CHANGED))
+        except BaseException:
+            self.context.catalog.change(old)
+            self.context.forget(old)
+            raise
+        current = self.context.catalog.stream_table_by_id(new.id) or new
+        self.context.namespace.publish(current)
+
+    def _refuse_cycle(self, changed: StreamTable, definition: Definition) -> None:
+        tables = [item for item in self.context.catalog.stream_tables() if item.id != changed.id]
+        Graph.of([*tables, redeclared(changed, definition)]).order()
+
+    def rename(self, table: StreamTable, new_name: str) -> StreamTable:
+        canonical = self.context.canonical_name(new_name)
+        self._refuse_taken(canonical, self.context.catalog.stream_table(canonical))
+        dependents = Graph.of(self.context.catalog.stream_tables()).dependents(table)
+        if dependents:
+            raise _needed(table, dependents, "their queries name it; change them first.")
+        renamed = replace(table, name=canonical)
+        self.context.catalog.change(renamed)
+        self.context.namespace.retract(table)
+        self.context.namespace.publish(renamed)
+        self.context.forget(table)
+        return renamed
+
+    def suspend(self, table: StreamTable, reason: str = "suspended by hand") -> None:
+        self.context.catalog.change(replace(table, status=Status.SUSPENDED, suspended_reason=reason))
+
+    def resume(self, table: StreamTable) -> None:
+        self.context.catalog.change(replace(table, status=Status.ACTIVE, suspended_reason=None, failures=0))
+
+    def drop(self, table: StreamTable, *, cascade: bool = False) -> list[str]:
+        """Drops a stream table and, with `cascade`, those that read it. Returns the names dropped."""
+        dependents = Graph.of(self.context.catalog.stream_tables()).dependents(table)
+        if dependents and not cascade:
+            raise _needed(table, dependents, "DROP STREAM TABLE … CASCADE drops them too.")
+        doomed = [*reversed(dependents), table]
+        for item in doomed:
+            self._erase(item)
+        return [item.name for item in doomed]
+
+    def _erase(self, table: StreamTable) -> None:
+        self.context.catalog.remove(table.id)
+        self.context.namespace.retract(table)
+        self.context.forget(table)
+        delete_directory(self.context.spark, table.location)
+
+
+_QUERY_CHANGED = '{"columns": {}, "views": {}}'
+
+
+def checked_mode(text: str) -> Mode:
+    """Raises UserError where the text is no refresh mode."""
+    upper = text.upper()
+    if upper == "IMMEDIATE":
+        raise UserError(
+            "not-built-yet",
+            "REFRESH MODE IMMEDIATE is not built yet",
+            hint="use AUTO with a short schedule meanwhile.",
+        )
+    if upper not in Mode.__members__:
+        raise UserError("bad-mode", f'"{text}" is not a refresh mode', hint="AUTO, DIFFERENTIAL or FULL.")
+    return Mode(upper)
+
+
+def _needed(table: StreamTable, dependents: list[StreamTable], hint: str) -> UserError:
+    names = ", ".join(f'"{item.name}"' for item in dependents)
+    return UserError("has-dependents", f'stream table "{table.name}" is read by {names}', hint=hint)
+
+

@@ -1,0 +1,297 @@
+"""Definition: a query text compiled to what a refresh needs: sources, storage, and how sure we are of both.
+
+Spark reads the text first and has the last word on names and types. The tree we build is lowered back to SQL and must
+have the schema Spark gave; one that does not is kept as an opaque node and says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import sqlglot
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+from sqlglot import exp
+
+from trickle.algebra.lower import lower
+from trickle.algebra.normalise import normalise
+from trickle.algebra.opaque import Opaque, mark_source
+from trickle.algebra.operator import Operator
+from trickle.algebra.project import renamed
+from trickle.algebra.state import Settings
+from trickle.algebra.storage import Storage, plan_storage
+from trickle.errors import UserError
+from trickle.names import VISIBLE, is_hidden
+from trickle.refresh.determinism import refuse_nondeterministic
+from trickle.refresh.shape import shape
+from trickle.refresh.spark_errors import explained
+from trickle.sql.build import SourceTable, SourceView, build
+from trickle.sql.scope import NotModelled
+from trickle.store.delta_log import DeltaLogs
+from trickle.store.leaves import CurrentLeaves
+from trickle.store.sources import DeltaSource, Lookup, ViewSource
+
+MEANING = (
+    "spark.sql.ansi.enabled",
+    "spark.sql.session.timeZone",
+    "spark.sql.caseSensitive",
+    "spark.sql.storeAssignmentPolicy",
+    "spark.sql.legacy.timeParserPolicy",
+    "spark.sql.decimalOperations.allowPrecisionLoss",
+    "spark.sql.mapKeyDedupPolicy",
+)
+"""Session settings that decide what a query means; a definition keeps those it was created under."""
+
+_UNSTORABLE = {"void": "it has no type: cast it, for example CAST(NULL AS STRING)"}
+
+
+@dataclass(frozen=True)
+class Definition:
+    """Everything about a stream table that follows from its query and the shape of its sources."""
+
+    query: str
+    sources: Mapping[str, str]
+    """Source key → location."""
+    tree: Operator
+    storage: Storage
+    schema: StructType
+    """Of the public columns."""
+    storage_schema: StructType
+    fingerprint: str
+    """The shape of what it uses in its sources; see shape.py."""
+    database: str
+    lookups: tuple[tuple[exp.Table, DeltaSource | ViewSource], ...]
+    """What every name of the query stood for."""
+    fields: Mapping[str, Mapping[str, str]]
+    """Source key → all its columns, as compiled against."""
+
+    @property
+    def checksum(self) -> str:
+        return hashlib.blake2b(f"{self.database}\n{self.query}".encode(), digest_size=8).hexdigest()
+
+    @property
+    def opaque(self) -> Opaque | None:
+        return self.storage.opaque
+
+    @property
+    def incomparable(self) -> tuple[str, ...]:
+        """Stored columns whose type Spark cannot compare; their rows cannot be found again to be deleted."""
+        return tuple(field.name for field in self.storage_schema if _has_map(field.dataType.simpleString()))
+
+    @property
+    def filtered(self) -> bool:
+        return VISIBLE in self.storage.columns
+
+
+@dataclass(frozen=True)
+class KnownStreamTable:
+    """What a definition must know of another stream table it reads."""
+
+    key: str
+    location: str
+    columns: tuple[str, ...]
+    filtered: bool
+
+
+class Compiler:
+    """Compiles definitions against a Spark session."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        logs: DeltaLogs,
+        look_up: Lookup,
+        stream_tables: Mapping[str, KnownStreamTable],
+        database: str,
+    ) -> None:
+        self._spark = spark
+        self._logs = logs
+        self._look_up = look_up
+        self._stream_tables = stream_tables
+        self._database = database
+        self._sources: dict[str, str] = {}
+        self._lookups: list[tuple[exp.Table, DeltaSource | ViewSource]] = []
+
+    def compile(self, name: str, query: str, *, allow_nondeterministic: bool) -> Definition:
+        """Raises UserError where Spark rejects the query or its result cannot be stored."""
+        analysed = explained(query, lambda: self._spark.sql(query))
+        schema = analysed.schema
+        _check_columns(name, schema)
+        parsed = _parse(query)
+        if not allow_nondeterministic:
+            refuse_nondeterministic(name, query, analysed)
+        tree = self._tree(parsed, schema)
+        storage = plan_storage(tree, self._types_of, self._settings())
+        fields = self._fields()
+        return Definition(
+            query=query,
+            sources=dict(self._sources),
+            tree=tree,
+            storage=storage,
+            schema=schema,
+            storage_schema=self._frame(storage.contents).schema,
+            fingerprint=shape(storage.contents, fields, self._view_texts()),
+            database=self._database,
+            lookups=tuple(self._lookups),
+            fields=fields,
+        )
+
+    def _settings(self) -> Settings:
+        return Settings(ansi=str(self._spark.conf.get("spark.sql.ansi.enabled")).lower() == "true")
+
+    def _tree(self, parsed: exp.Query, schema: StructType) -> Operator:
+        names = tuple(schema.fieldNames())
+        try:
+            built = build(parsed, self._resolve, self._types_of)
+            tree = normalise(renamed(built, dict(zip(built.columns, names, strict=True))))
+            self._confirm(tree, schema)
+        except NotModelled as reason:
+            return Opaque(self._marked(parsed), names, reason.reason)
+        return tree
+
+    def _confirm(self, tree: Operator, schema: StructType) -> None:
+        """Spark must see the same columns in our tree as in the user's text."""
+        types = self._types_of(tree)
+        expected = {field.name: field.dataType.simpleString() for field in schema}
+        if types != expected:
+            differing = [name for name, kind in expected.items() if types.get(name) != kind]
+            raise NotModelled(f"Spark reads {', '.join(differing)} differently in our tree than in the query")
+
+    def _resolve(self, table: exp.Table) -> SourceTable | SourceView:
+        found = self._source(table)
+        if isinstance(found, ViewSource):
+            self._qualify_names(found)
+            return SourceView(found.query, found.columns)
+        if isinstance(found, KnownStreamTable):
+            return SourceTable(found.key, found.columns, found.filtered)
+        snapshot = self._logs.snapshot(found.location)
+        if snapshot is None:
+            raise UserError("unknown-table", f"there is no Delta table at {found.location}")
+        return SourceTable(found.key, tuple(snapshot.fields))
+
+    def _source(self, table: exp.Table) -> KnownStreamTable | DeltaSource | ViewSource:
+        known = self._stream_tables.get(_lookup_key(table, self._database))
+        if known:
+            self._sources[known.key] = known.location
+            return known
+        found = self._look_up(table)
+        self._lookups.append((table.copy(), found))
+        if isinstance(found, DeltaSource):
+            self._sources[found.key] = found.location
+        return found
+
+    def _qualify_names(self, view: ViewSource) -> None:
+        """Bare names inside a view are looked up in the view's own database."""
+        if view.database.lower() != self._database.lower():
+            for table in view.query.find_all(exp.Table):
+                if not table.db:
+                    table.set("db", exp.to_identifier(view.database, quoted=True))
+
+    def _marked(self, parsed: exp.Query) -> exp.Query:
+        """The query with views inlined and every source marked, so that it can be read at a version."""
+        ctes = {cte.alias.lower() for cte in parsed.find_all(exp.CTE)}
+
+        def mark(node: exp.Expr) -> exp.Expr:
+            if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
+                return node
+            if not node.db and node.name.lower() in ctes:
+                return node
+            if node.args.get("version"):
+                raise UserError("time-travel", "a definition cannot read a table at a fixed version")
+            alias = exp.TableAlias(this=exp.to_identifier(node.alias or node.name, quoted=True))
+            found = self._source(node)
+            if isinstance(found, ViewSource):
+                self._qualify_names(found)
+                inner = found.query.copy().transform(mark)
+                alias.set("columns", [exp.to_identifier(name, quoted=True) for name in found.columns])
+                return exp.Subquery(this=inner, alias=alias)
+            if isinstance(found, KnownStreamTable):
+                shown = exp.select(*(exp.column(item, quoted=True) for item in found.columns))
+                shown = shown.from_(mark_source(found.key, None))
+                if found.filtered:
+                    shown = shown.where(exp.column(VISIBLE, quoted=True))
+                return exp.Subquery(this=shown, alias=alias)
+            return mark_source(found.key, alias)
+
+        marked = parsed.transform(mark)
+        assert isinstance(marked, exp.Query)
+        return marked
+
+    def _frame(self, node: Operator) -> DataFrame:
+        return self._spark.sql(lower(node, CurrentLeaves(self._sources)).sql(dialect="spark"))
+
+    def _types_of(self, node: Operator) -> Mapping[str, str]:
+        return {field.name: field.dataType.simpleString() for field in self._frame(node).schema}
+
+    def _fields(self) -> dict[str, Mapping[str, str]]:
+        snapshots = {key: self._logs.snapshot(location) for key, location in self._sources.items()}
+        return {key: snapshot.fields for key, snapshot in snapshots.items() if snapshot}
+
+    def _view_texts(self) -> dict[str, str]:
+        return {
+            table.sql(dialect="spark"): found.query.sql(dialect="spark")
+            for table, found in self._lookups
+            if isinstance(found, ViewSource)
+        }
+
+
+def _has_map(kind: str) -> bool:
+    return "map<" in kind or "variant" in kind
+
+
+def _lookup_key(table: exp.Table, database: str) -> str:
+    parts = [part.name.lower() for part in table.parts if part.name.lower() != "spark_catalog"]
+    return "\x1f".join(parts if len(parts) > 1 else [database.lower(), *parts])
+
+
+def lookup_key(database: str, name: str) -> str:
+    """The key under which the compiler looks a stream table up."""
+    return f"{database.lower()}\x1f{name.lower()}"
+
+
+def _parse(query: str) -> exp.Query:
+    try:
+        parsed = sqlglot.parse_one(query, dialect="spark")
+    except sqlglot.errors.SqlglotError as error:
+        raise UserError(
+            "unreadable-query",
+            "Spark accepts this query but trickle's parser does not",
+            detail=str(error).split("\n", maxsplit=1)[0],
+            hint="please report it; a view around the unusual part often helps.",
+            sql=query,
+        ) from error
+    if not isinstance(parsed, exp.Query):
+        raise UserError(
+            "not-a-query",
+            "a stream table is defined by a SELECT",
+            detail=f"the text is a {type(parsed).__name__.upper()} statement.",
+            sql=query,
+        )
+    return parsed
+
+
+def _check_columns(name: str, schema: StructType) -> None:
+    seen: set[str] = set()
+    for field in schema:
+        lowered = field.name.lower()
+        if lowered in seen:
+            raise UserError(
+                "duplicate-column",
+                f'stream table "{name}" would have two columns called "{field.name}"',
+                hint="give one of them another name with AS.",
+            )
+        if is_hidden(lowered) or lowered in ("_change_type", "_commit_version", "_commit_timestamp"):
+            raise UserError(
+                "reserved-column",
+                f'the column name "{field.name}" is reserved',
+                hint="give it another name with AS.",
+            )
+        seen.add(lowered)
+        kind = field.dataType.simpleString()
+        if kind in _UNSTORABLE or kind.startswith("interval"):
+            raise UserError(
+                "unstorable-type",
+                f'column "{field.name}" cannot be stored: {_UNSTORABLE.get(kind, f"Delta has no type {kind}")}',
+            )

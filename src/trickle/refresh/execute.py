@@ -1,0 +1,291 @@
+"""Execute: does what a refresh plan says. Gather, compute, apply in one commit, record."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from trickle.algebra.lower import lower
+from trickle.algebra.operator import Operator, walk
+from trickle.algebra.program import Program, StepKind
+from trickle.algebra.scan import Reading, Scan
+from trickle.algebra.storage import STORED
+from trickle.catalog.model import Action, Progress, RefreshRecord
+from trickle.errors import Reinitialise
+from trickle.failpoints import reach
+from trickle.names import VISIBLE, quote
+from trickle.refresh.apply import RowCounts, apply_change, with_row_ids
+from trickle.refresh.choose import Choice
+from trickle.refresh.plan import Programs, RefreshPlan
+from trickle.refresh.spark_errors import is_file_missing, is_overflow, translate
+from trickle.store.delta_log import DeltaLogs
+from trickle.store.leaves import PinnedLeaves
+from trickle.store.table import CommitInfo, StorageTable, StoredCommit
+from trickle.store.workspace import Kept, Workspace
+
+SMALL_BYTES = 512 * 1024
+"""A table up to this size is read once as a whole instead of once per set of keys."""
+
+COMPARE_BYTES = 64 * 1024 * 1024
+"""Up to this size a FULL refresh compares with what is stored and writes only the difference."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a refresh did, and how far the table has come; no progress where it failed."""
+
+    record: RefreshRecord
+    progress: Progress
+
+
+@dataclass
+class Executor:
+    """Runs refresh plans on a Spark session of trickle's own."""
+
+    session: SparkSession
+    logs: DeltaLogs
+    programs: Programs = field(default_factory=Programs)
+
+    def run(self, plan: RefreshPlan, has_dependents: bool) -> Outcome:
+        """Carries a plan out. Raises TrickleError; whatever it raises, nothing is half-written."""
+        refresh_id = str(uuid.uuid4())
+        self.session.sparkContext.setJobGroup(refresh_id, f"refresh {plan.stream_table.name}")
+        with Workspace(self.session, refresh_id) as workspace:
+            run = _Run(self, plan, workspace, refresh_id, has_dependents)
+            try:
+                return run.outcome()
+            except PySparkException as error:
+                raise translate(error, plan.stream_table.query) from error
+
+    def jobs(self, refresh_id: str) -> int:
+        return len(self.session.sparkContext.statusTracker().getJobIdsForGroup(refresh_id))
+
+
+class _Run:
+    """One refresh under way."""
+
+    def __init__(
+        self, executor: Executor, plan: RefreshPlan, workspace: Workspace, refresh_id: str, has_dependents: bool
+    ) -> None:
+        self._executor = executor
+        self._plan = plan
+        self._workspace = workspace
+        self._refresh_id = refresh_id
+        self._has_dependents = has_dependents
+        self._started = datetime.now(UTC)
+        self._clock = time.perf_counter()
+        self._phases: dict[str, float] = {}
+        self._table = StorageTable(executor.session, executor.logs, plan.stream_table.location)
+        progress = plan.stream_table.progress
+        self._sequence = (progress.sequence if progress else 0) + 1
+        self._views: dict[str, str] = {}
+
+    def outcome(self) -> Outcome:
+        try:
+            return self._outcome(self._plan.choice)
+        except PySparkException as error:
+            if self._plan.choice.action is not Action.DIFFERENTIAL:
+                raise
+            if is_file_missing(error):
+                return self._outcome(Choice(Action.REINITIALIZE, "files of a source's history were vacuumed"))
+            if is_overflow(error):
+                return self._outcome(Choice(Action.FULL, "arithmetic overflowed while adding to the stored state"))
+            if "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE" in str(error):
+                return self._outcome(
+                    Choice(Action.REINITIALIZE, "a source's columns changed in a way its change feed cannot cross")
+                )
+            raise
+
+    def _outcome(self, choice: Choice) -> Outcome:
+        counts, commit = RowCounts(), None
+        match choice.action:
+            case Action.NO_DATA:
+                pass
+            case Action.DIFFERENTIAL:
+                choice, counts, commit = self._differential(choice)
+            case Action.FULL:
+                counts, commit = self._full(choice)
+            case _:
+                counts, commit = self._rebuild(choice)
+        return self._finish(choice, counts, commit)
+
+    # The ways of a refresh
+
+    def _differential(self, choice: Choice) -> tuple[Choice, RowCounts, StoredCommit | None]:
+        program = self._plan.program
+        assert program is not None
+        with self._phase("changes"):
+            feeds = self._read_feeds(program)
+        moved = frozenset(key for key, feed in feeds.items() if feed.rows)
+        if moved != self._plan.changed:
+            # A feed may be empty after all (no-op updates, unused columns): plan again without that source.
+            program = self._executor.programs.get(self._plan.definition.storage, moved) if moved else None
+        if program is None:
+            reason = "the changes cancel out in the columns the query uses"
+            return replace(choice, action=Action.NO_DATA, reason=reason), RowCounts(), None
+        with self._phase("compute"):
+            change = self._compute(program, feeds)
+        counts, commit = self._apply(choice, change)
+        return choice, counts, commit
+
+    def _full(self, choice: Choice) -> tuple[RowCounts, StoredCommit | None]:
+        """Recompute; write only the difference where that keeps the tables above this one incremental."""
+        stored = self._executor.logs.snapshot(self._table.location)
+        comparable = not self._plan.definition.incomparable
+        if stored is None or not comparable or not (self._has_dependents or stored.size_in_bytes <= COMPARE_BYTES):
+            return self._rebuild(choice)
+        with self._phase("compute"), self._adaptive():
+            change = self._workspace.keep(self._frame(self._plan.definition.storage.replacement()), "change")
+        return self._apply(choice, change)
+
+    def _rebuild(self, choice: Choice) -> tuple[RowCounts, StoredCommit]:
+        storage = self._plan.definition.storage
+        frame = self._frame(storage.contents)
+        if storage.identity is None:
+            frame = with_row_ids(frame, self._sequence)
+        with self._phase("commit"), self._adaptive():
+            reach("before-data-commit")
+            commit = self._table.overwrite(frame, self._commit_info(choice)(RowCounts()))
+            reach("after-data-commit")
+        written = self._executor.logs.commit(self._table.location, commit.version)
+        inserted = self._visible_rows() if self._plan.definition.filtered else written.rows_added
+        return RowCounts(inserted=inserted, deleted=written.rows_removed), commit
+
+    def _apply(self, choice: Choice, change: Kept) -> tuple[RowCounts, StoredCommit | None]:
+        with self._phase("commit"):
+            reach("before-data-commit")
+            counts, commit = apply_change(
+                self._plan.definition.storage,
+                change,
+                self._table,
+                self._workspace,
+                self._commit_info(choice),
+                self._sequence,
+            )
+            reach("after-data-commit")
+        return counts, commit
+
+    # Gather and compute
+
+    def _read_feeds(self, program: Program) -> dict[str, Kept]:
+        return {
+            step.table: self._workspace.keep(self._frame(step.operator), step.name)
+            for step in program.steps
+            if step.kind is StepKind.CHANGES
+        }
+
+    def _compute(self, program: Program, feeds: Mapping[str, Kept]) -> Kept:
+        small = self._gather_small(program)
+        for step in program.steps[:-1]:
+            if step.kind is StepKind.CHANGES:
+                self._views[step.name] = feeds[step.table].view
+                continue
+            frame = self._frame(step.operator)
+            if step.kind is StepKind.GATHER and step.table in small:
+                self._views[step.name] = self._workspace.name(frame, step.name)
+            else:
+                self._views[step.name] = self._workspace.keep(frame, step.name).view
+        return self._workspace.keep(self._frame(program.result.operator), program.result.name)
+
+    def _gather_small(self, program: Program) -> set[str]:
+        """Reads each small table once, whole, in the columns this program uses."""
+        columns: dict[str, dict[str, None]] = {}
+        for step in program.steps:
+            for node in walk(step.operator):
+                if isinstance(node, Scan) and node.reading is Reading.AFTER:
+                    columns.setdefault(node.table, {}).update(dict.fromkeys(source for source, _ in node.reads))
+        small = {table for table in columns if self._size(table) <= SMALL_BYTES}
+        for table in sorted(small):
+            scan = Scan(table, tuple((name, name) for name in columns[table]))
+            kept = self._workspace.keep(self._frame(scan), f"source_{len(self._views)}")
+            self._views[table] = kept.view
+        return small
+
+    def _size(self, table: str) -> int:
+        if table == STORED:
+            snapshot = self._executor.logs.snapshot(self._table.location)
+            return snapshot.size_in_bytes if snapshot else 0
+        return self._plan.pins[table].size_in_bytes
+
+    def _frame(self, node: Operator) -> DataFrame:
+        return self._workspace.sql(lower(node, PinnedLeaves(self._plan.versions, self._views)).sql(dialect="spark"))
+
+    def _visible_rows(self) -> int:
+        rows = self._workspace.sql(
+            f"SELECT count(*) AS n FROM delta.{quote(self._table.location)} WHERE {quote(VISIBLE)}"
+        )
+        return int(rows.collect()[0]["n"])
+
+    # Record
+
+    def _commit_info(self, choice: Choice) -> Callable[[RowCounts], CommitInfo]:
+        plan = self._plan
+
+        def info(counts: RowCounts) -> CommitInfo:
+            return CommitInfo(
+                stream_table=plan.stream_table.id,
+                refresh_id=self._refresh_id,
+                sequence=self._sequence,
+                definition=plan.definition.checksum,
+                action=choice.action,
+                reason=choice.reason,
+                frontier=plan.frontier,
+                data_timestamp=self._started,
+                rows_inserted=counts.inserted,
+                rows_updated=counts.updated,
+                rows_deleted=counts.deleted,
+            )
+
+        return info
+
+    def _finish(self, choice: Choice, counts: RowCounts, commit: StoredCommit | None) -> Outcome:
+        earlier = self._plan.stream_table.progress
+        record = RefreshRecord(
+            refresh_id=self._refresh_id,
+            stream_table=self._plan.stream_table.id,
+            name=self._plan.stream_table.name,
+            action=choice.action,
+            reason=choice.reason,
+            started_at=self._started,
+            seconds=round(time.perf_counter() - self._clock, 4),
+            rows_inserted=counts.inserted,
+            rows_updated=counts.updated,
+            rows_deleted=counts.deleted,
+            jobs=self._executor.jobs(self._refresh_id),
+            phases={name: round(seconds, 4) for name, seconds in self._phases.items()},
+            frontier=self._plan.frontier,
+            estimates=choice.estimates,
+            sequence=commit.info.sequence if commit else None,
+        )
+        if commit:
+            version, sequence = commit.version, commit.info.sequence
+        elif earlier:
+            version, sequence = earlier.storage_version, earlier.sequence
+        else:
+            raise Reinitialise("nothing-stored", "a first load wrote nothing")
+        return Outcome(record, Progress(self._plan.frontier, sequence, version, self._started))
+
+    @contextmanager
+    def _phase(self, name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._phases[name] = self._phases.get(name, 0.0) + time.perf_counter() - started
+
+    @contextmanager
+    def _adaptive(self) -> Iterator[None]:
+        """Adaptive execution pays for large queries; for small steps it turns every shuffle into a job."""
+        conf = self._executor.session.conf
+        conf.set("spark.sql.adaptive.enabled", "true")
+        try:
+            yield
+        finally:
+            conf.set("spark.sql.adaptive.enabled", "false")

@@ -1,0 +1,107 @@
+"""Plan: a refresh as data, built from logs alone and without side effects.
+
+Two interpreters read it: `execute.py` does what it says, `explain.py` says what it would do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from trickle.algebra.differentiate import Window
+from trickle.algebra.program import Program, build_program
+from trickle.algebra.storage import STORED, Storage
+from trickle.catalog.model import Action, Frontier, StreamTable
+from trickle.errors import Reinitialise
+from trickle.refresh.choose import Choice, choose
+from trickle.refresh.definition import Definition
+from trickle.refresh.shape import describe_difference
+from trickle.refresh.window import SourceWindow, frontier_of, read_windows
+from trickle.store.delta_log import DeltaLogs, Snapshot
+from trickle.store.leaves import Versions
+
+
+@dataclass(frozen=True)
+class RefreshPlan:
+    """What one refresh of one stream table is going to do."""
+
+    stream_table: StreamTable
+    definition: Definition
+    pins: Mapping[str, Snapshot]
+    windows: tuple[SourceWindow, ...]
+    choice: Choice
+    program: Program | None
+
+    @property
+    def frontier(self) -> Frontier:
+        return frontier_of(self.pins)
+
+    @property
+    def versions(self) -> dict[str, Versions]:
+        """Where and at which versions every source is read, the stream table's own rows included."""
+        before = {window.key: window.before for window in self.windows}
+        found = {
+            key: Versions(pin.location, before.get(key, pin.version), pin.version) for key, pin in self.pins.items()
+        }
+        own = self.stream_table.progress.storage_version if self.stream_table.progress else 0
+        found[STORED] = Versions(self.stream_table.location, own, own)
+        return found
+
+    @property
+    def changed(self) -> frozenset[str]:
+        return frozenset(window.key for window in self.windows if window.changes_data)
+
+
+@dataclass
+class Programs:
+    """Compiled programs, by storage and by which sources changed; a definition or schema change makes new storage."""
+
+    limit: int = 512
+    _programs: dict[tuple[str, str, frozenset[str]], Program | None] = field(default_factory=dict)
+
+    def get(self, storage: Storage, changed: frozenset[str]) -> Program | None:
+        key = (type(storage).__name__, storage.contents.digest, changed)
+        if key not in self._programs:
+            if len(self._programs) >= self.limit:
+                self._programs.pop(next(iter(self._programs)))
+            change = storage.change(Window(changed))
+            self._programs[key] = change and build_program(change)
+        return self._programs[key]
+
+
+def plan_refresh(
+    stream_table: StreamTable,
+    definition: Definition,
+    pins: Mapping[str, Snapshot],
+    logs: DeltaLogs,
+    programs: Programs,
+    rows_of: Callable[[SourceWindow], int],
+    full_reason: str | None = None,
+) -> RefreshPlan:
+    """The plan for bringing a stream table to the pinned versions; `full_reason` asks for FULL whatever changed."""
+
+    def plan(choice: Choice, windows: tuple[SourceWindow, ...] = (), program: Program | None = None) -> RefreshPlan:
+        return RefreshPlan(stream_table, definition, pins, windows, choice, program)
+
+    progress = stream_table.progress
+    if progress is None:
+        return plan(Choice(Action.INITIAL, "first load"))
+    if definition.fingerprint != stream_table.fingerprint:
+        reason = describe_difference(stream_table.fingerprint, definition.fingerprint)
+        return plan(Choice(Action.REINITIALIZE, reason))
+    try:
+        windows = tuple(read_windows(logs, progress.frontier, pins))
+    except Reinitialise as reason:
+        return plan(Choice(Action.REINITIALIZE, reason.message))
+    if full_reason:
+        return plan(Choice(Action.FULL, full_reason), windows)
+    if all(window.before == window.after for window in windows):
+        return plan(Choice(Action.NO_DATA, "no source has a new version"), windows)
+    choice = choose(stream_table.mode, definition, list(windows), rows_of)
+    if choice.action is not Action.DIFFERENTIAL:
+        return plan(choice, windows)
+    changed = frozenset(window.key for window in windows if window.changes_data)
+    program = programs.get(definition.storage, changed)
+    if program is None:
+        return plan(Choice(Action.NO_DATA, "the query uses nothing that changed", choice.estimates), windows)
+    return plan(choice, windows, program)

@@ -1,0 +1,63 @@
+"""Shape: what a definition depends on in its sources: the columns it uses, with their types, and the views it reads.
+
+A change of anything else is no concern of the stream table's; a change of these makes it start anew and say why.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from trickle.algebra.operator import Operator, walk
+from trickle.algebra.scan import Scan
+
+_VIEWS = "views"
+_COLUMNS = "columns"
+
+
+def shape(contents: Operator, fields: Mapping[str, Mapping[str, str]], views: Mapping[str, str]) -> str:
+    """The shape as text, to be stored and compared; of a source read opaquely all columns count."""
+    used: dict[str, set[str]] = {}
+    for node in walk(contents):
+        if isinstance(node, Scan):
+            used.setdefault(node.table, set()).update(source for source, _ in node.reads)
+    columns = {
+        key: {name: text for name, text in every.items() if key not in used or name in used[key]}
+        for key, every in fields.items()
+    }
+    return json.dumps({_COLUMNS: columns, _VIEWS: dict(views)}, sort_keys=True)
+
+
+def describe_difference(old: str, new: str) -> str:
+    """What changed between two shapes, for people."""
+    before, after = json.loads(old), json.loads(new)
+    found = [
+        f"view {name} was redefined"
+        for name in sorted(set(before[_VIEWS]) | set(after[_VIEWS]))
+        if before[_VIEWS].get(name) != after[_VIEWS].get(name)
+    ]
+    for key in sorted(set(before[_COLUMNS]) | set(after[_COLUMNS])):
+        found += _columns(key, before[_COLUMNS].get(key), after[_COLUMNS].get(key))
+    return "; ".join(found) or "the query uses its sources differently"
+
+
+def _columns(key: str, old: dict[str, str] | None, new: dict[str, str] | None) -> list[str]:
+    if old is None or new is None:
+        return [f"the query {'now' if old is None else 'no longer'} reads {key}"]
+    found = []
+    for name in sorted(set(old) | set(new)):
+        if name not in old:
+            found.append(f"{key}.{name} is new to the query")
+        elif name not in new:
+            found.append(f"{key}.{name} is no longer used")
+        elif old[name] != new[name]:
+            was, now = _type(old[name]), _type(new[name])
+            change = f"changed from {was} to {now}" if was != now else "was dropped and added again"
+            found.append(f"{key}.{name} {change}")
+    return found
+
+
+def _type(field: str) -> str:
+    kind: Any = json.loads(field)["type"]
+    return kind if isinstance(kind, str) else str(kind.get("type", "struct"))

@@ -1,0 +1,86 @@
+"""Leaves: how Spark reads what a tree ends in: Delta tables at a version, change feeds, and earlier steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import exp
+
+from trickle.algebra.scan import Reading
+from trickle.errors import InternalError
+from trickle.names import WEIGHT, literal, quote
+
+_CHANGES = (
+    "SELECT *, CASE WHEN `_change_type` IN ('insert', 'update_postimage') THEN 1 ELSE -1 END AS {weight} "
+    "FROM table_changes_by_path({path}, {first}, {last})"
+)
+
+
+@dataclass(frozen=True)
+class CurrentLeaves:
+    """Sources as they are now: for asking Spark about types, never for data."""
+
+    locations: Mapping[str, str]
+
+    def source(self, table: str, reading: str) -> exp.Expr:
+        del reading
+        return _delta_table(self.locations[table])
+
+    def step(self, name: str) -> exp.Expr:
+        raise InternalError("no-step", f"step {name} was asked for outside a program")
+
+
+@dataclass(frozen=True)
+class Versions:
+    """A source in a window: where it is, and the versions before and after."""
+
+    location: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True)
+class PinnedLeaves:
+    """Sources at the versions of one refresh."""
+
+    sources: Mapping[str, Versions]
+    views: Mapping[str, str]
+    """Source (after) or step → temporary view that already holds it."""
+
+    def source(self, table: str, reading: str) -> exp.Expr:
+        versions = self.sources[table]
+        if reading == Reading.DELTA:
+            return _changes(versions)
+        if reading == Reading.AFTER and table in self.views:
+            return _view(self.views[table])
+        return _delta_table(versions.location, versions.after if reading == Reading.AFTER else versions.before)
+
+    def step(self, name: str) -> exp.Expr:
+        return _view(self.views[name])
+
+
+def _view(name: str) -> exp.Table:
+    return exp.Table(this=exp.to_identifier(name, quoted=True))
+
+
+def _delta_table(location: str, version: int | None = None) -> exp.Table:
+    table = exp.Table(this=exp.to_identifier(location, quoted=True), db=exp.to_identifier("delta", quoted=False))
+    if version is not None:
+        table.set(
+            "version", exp.Version(this="VERSION", kind="AS OF", expression=exp.Literal.number(version))
+        )
+    return table
+
+
+def _changes(versions: Versions) -> exp.Expr:
+    text = _CHANGES.format(
+        weight=quote(WEIGHT),
+        path=literal(versions.location),
+        first=versions.before + 1,
+        last=versions.after,
+    )
+    query = sqlglot.parse_one(text, dialect="spark")
+    assert isinstance(query, exp.Query)
+    return query.subquery("c")

@@ -1,0 +1,179 @@
+"""Namespace: names in a session that forgets them.
+
+Spark's built-in catalog lives in memory, so the trickle catalog keeps what every name stands for, and a session learns
+a name when a statement first mentions it. With a persistent catalog (Hive, Unity, Glue) the names live there, and all
+of this rests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import SparkSession
+from sqlglot.errors import SqlglotError
+from sqlglot.tokens import TokenType
+
+from trickle.catalog.catalog import Catalog
+from trickle.catalog.model import KnownName, NameKind, StreamTable
+from trickle.names import VISIBLE, literal, quote, quote_all
+from trickle.sql.tokens import tokenize
+
+_READING = frozenset({"SELECT", "WITH", "FROM", "VALUES", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "TABLE", "("})
+
+
+@dataclass
+class Namespace:
+    """The names of one session, kept in step with the catalog."""
+
+    spark: SparkSession
+    catalog: Catalog
+    _registered: dict[tuple[str, str], KnownName] = field(default_factory=dict)
+    _linked: set[tuple[str, str]] = field(default_factory=set)
+    """Names registered from the catalog: Spark believes their data to be somebody else's."""
+
+    @property
+    def forgets(self) -> bool:
+        return self.spark.conf.get("spark.sql.catalogImplementation") != "hive"
+
+    def learn(self, sql: str) -> None:
+        """Registers every known name that a statement mentions and this session does not have yet."""
+        if not self.forgets:
+            return
+        mentioned = _words(sql)
+        known = {(name.database.lower(), name.name.lower()): name for name in self._known()}
+        for key, name in known.items():
+            if mentioned is None or key[1] in mentioned or key[0] in mentioned - {"default"}:
+                self._register(key, name, known)
+
+    def _known(self) -> Iterator[KnownName]:
+        yield from self.catalog.names()
+        for stream_table in self.catalog.stream_tables():
+            yield public_view(stream_table)
+
+    def _register(
+        self, key: tuple[str, str], name: KnownName, known: dict[tuple[str, str], KnownName]
+    ) -> None:
+        if self._registered.get(key) == name:
+            return
+        self.spark.sql(f"CREATE DATABASE IF NOT EXISTS {quote(name.database)}")
+        full = f"{quote(name.database)}.{quote(name.name)}"
+        if name.kind is NameKind.VIEW:
+            for other in known:
+                if other != key and other[1] in (_words(name.target) or {other[1]}):
+                    self._register(other, known[other], known)
+            self.spark.sql(f"CREATE OR REPLACE VIEW {full} AS {name.target}")
+        elif not self._exists(key) or self._registered.get(key):
+            self.spark.sql(f"DROP TABLE IF EXISTS {full}") if key in self._linked else None
+            self.spark.sql(f"CREATE TABLE IF NOT EXISTS {full} USING delta LOCATION {literal(name.target)}")
+            self._linked.add(key)
+        self._registered[key] = name
+
+    def _exists(self, key: tuple[str, str]) -> bool:
+        return self.spark.catalog.tableExists(f"{quote(key[0])}.{quote(key[1])}")
+
+    def note(self, sql: str) -> None:
+        """After a statement that may have made, renamed or dropped something: brings the catalog up to date."""
+        if not self.forgets or _first_word(sql) in _READING:
+            return
+        streams = {
+            (item.database.lower(), item.name.lower()) for item in map(public_view, self.catalog.stream_tables())
+        }
+        present = {key: name for key, name in self._present() if key not in streams}
+        for key, name in present.items():
+            if self._registered.get(key) != name and key not in self._linked:
+                self.catalog.remember_name(name)
+                self._registered[key] = name
+        gone = [key for key in self._registered if key not in present and key not in streams]
+        for key in gone:
+            name = self._registered.pop(key)
+            self.catalog.forget_name(name.database, name.name)
+            kept_elsewhere = any(other.target == name.target for other in present.values())
+            if key in self._linked and name.managed and _first_word(sql) == "DROP" and not kept_elsewhere:
+                delete_directory(self.spark, name.target)
+            self._linked.discard(key)
+
+    def _present(self) -> Iterator[tuple[tuple[str, str], KnownName]]:
+        """Tables and views of this session that are not temporary."""
+        state: Any = self.spark._jsparkSession.sessionState()
+        catalog = state.catalog()
+        databases = catalog.listDatabases()
+        for number in range(databases.size()):
+            database = databases.apply(number)
+            tables = catalog.listTables(database, "*", False)
+            for position in range(tables.size()):
+                identifier = tables.apply(position)
+                metadata = catalog.getTableMetadata(identifier)
+                name = identifier.table()
+                yield (database.lower(), name.lower()), self._known_name(database, name, metadata)
+
+    def _known_name(self, database: str, name: str, metadata: Any) -> KnownName:
+        kind = metadata.tableType().name()
+        if kind == "VIEW":
+            return KnownName(database, name, NameKind.VIEW, _view_query(metadata), managed=False)
+        uri = metadata.storage().locationUri().get()
+        location = self.spark._jvm.org.apache.hadoop.fs.Path(uri).toString()  # type: ignore[union-attr]
+        return KnownName(database, name, NameKind.TABLE, location, managed=kind == "MANAGED")
+
+    def publish(self, stream_table: StreamTable) -> None:
+        """Makes the public view of a stream table, in whatever catalog there is."""
+        view = public_view(stream_table)
+        self.spark.sql(f"CREATE DATABASE IF NOT EXISTS {quote(view.database)}") if self.forgets else None
+        full = f"{quote(view.database)}.{quote(view.name)}"
+        self.spark.sql(f"CREATE OR REPLACE VIEW {full} AS {view.target}")
+        self._registered[(view.database.lower(), view.name.lower())] = view
+
+    def retract(self, stream_table: StreamTable) -> None:
+        view = public_view(stream_table)
+        self.spark.sql(f"DROP VIEW IF EXISTS {quote(view.database)}.{quote(view.name)}")
+        self._registered.pop((view.database.lower(), view.name.lower()), None)
+
+
+def public_view(stream_table: StreamTable) -> KnownName:
+    """The view that shows the user's columns and the visible rows."""
+    database, name = split_name(stream_table.name)
+    query = f"SELECT {quote_all(stream_table.columns)} FROM delta.{quote(stream_table.location)}"
+    if stream_table.filtered:
+        query += f" WHERE {quote(VISIBLE)}"
+    return KnownName(database, name, NameKind.VIEW, query, managed=False)
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """Database and name of a canonical name."""
+    database, _, table = name.rpartition(".")
+    return database or "default", table
+
+
+def delete_directory(spark: SparkSession, location: str) -> None:
+    path = spark._jvm.org.apache.hadoop.fs.Path(location)  # type: ignore[union-attr]
+    path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).delete(path, True)  # type: ignore[attr-defined]
+
+
+def _view_query(metadata: Any) -> str:
+    """The view's text, with the names that CREATE VIEW v (names) gave to its columns."""
+    text: str = metadata.viewText().get()
+    shown = list(metadata.schema().fieldNames())
+    properties = metadata.properties()
+    inner = [properties.get(f"view.query.out.col.{number}") for number in range(len(shown))]
+    names = [item.get() for item in inner if item.isDefined()]
+    if names == shown or len(names) != len(shown):
+        return text
+    columns = ", ".join(f"{quote(old)} AS {quote(new)}" for old, new in zip(names, shown, strict=True))
+    return f"SELECT {columns} FROM ({text})"
+
+
+def _words(sql: str) -> set[str] | None:
+    """Every word of a statement that could be a name; None where the text cannot be read."""
+    try:
+        return {token.text.lower() for token in tokenize(sql) if token.token_type is not TokenType.STRING}
+    except SqlglotError:
+        return None
+
+
+def _first_word(sql: str) -> str:
+    try:
+        tokens = tokenize(sql)
+    except SqlglotError:
+        return ""
+    return tokens[0].text.upper() if tokens else ""

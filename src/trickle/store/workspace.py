@@ -1,0 +1,68 @@
+"""Workspace: the intermediate results of one refresh, and their end.
+
+Small results become local relations in a single partition, so that what is computed from them needs no shuffle.
+Larger ones stay on the cluster. Nothing outlives the refresh.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from trickle.names import HIDDEN, quote
+
+LOCAL_ROWS = 20_000
+"""Up to here a result goes through the driver; local relations much larger than this are slow (1.6 s at 240,000)."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A result that stays readable until the refresh ends."""
+
+    view: str
+    frame: DataFrame
+    rows: int
+    local: pa.Table | None
+
+
+class Workspace:
+    """Names and releases the temporary views of one refresh."""
+
+    def __init__(self, session: SparkSession, refresh_id: str) -> None:
+        self.session = session
+        self._prefix = f"{HIDDEN}{refresh_id.replace('-', '')[:12]}_"
+        self._views: list[str] = []
+        self._persisted: list[DataFrame] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for view in self._views:
+            self.session.catalog.dropTempView(view)
+        for frame in self._persisted:
+            frame.unpersist()
+
+    def sql(self, text: str) -> DataFrame:
+        return self.session.sql(text)
+
+    def name(self, frame: DataFrame, step: str) -> str:
+        """The frame under a temporary name, evaluated where it is used."""
+        view = self._prefix + step
+        frame.createOrReplaceTempView(quote(view))
+        self._views.append(view)
+        return view
+
+    def keep(self, frame: DataFrame, step: str) -> Kept:
+        """The frame evaluated once, small ones in one job."""
+        head = frame.limit(LOCAL_ROWS + 1).toArrow()
+        if head.num_rows <= LOCAL_ROWS:
+            local = self.session.createDataFrame(head, frame.schema).coalesce(1)
+            return Kept(self.name(local, step), local, head.num_rows, head)
+        persisted = frame.persist()
+        self._persisted.append(persisted)
+        return Kept(self.name(persisted, step), persisted, persisted.count(), None)
