@@ -50,6 +50,6 @@ follow_pip_index
 say "installing the locked packages (pyspark is large)"
 quietly "the packages could not be installed" .venv/bin/uv pip sync --require-hashes requirements.lock
 quietly "the project could not be installed" .venv/bin/uv pip install --no-deps --no-build-isolation --editable .
-.venv/bin/python -m trickle.engine.jars
+.venv/bin/python -m trickle.engine
 touch "$stamp"
 say "ready"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING
 
 import pytest
 
+import trickle
 from trickle.engine.session import start_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -20,6 +23,18 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = start_session(tmp_path_factory.mktemp("warehouse"))
     yield session
     session.stop()
+
+
+@pytest.fixture
+def t(spark: SparkSession, tmp_path: Path) -> Iterator[trickle.Trickle]:
+    """A connection of its own: a fresh database as the current one, a fresh catalog, the shared Spark."""
+    session = spark.newSession()
+    database = f"db_{uuid.uuid4().hex[:8]}"
+    session.sql(f"CREATE DATABASE {database} LOCATION '{tmp_path / 'tables'}'")
+    session.catalog.setCurrentDatabase(database)
+    with trickle.connect(tmp_path / "trickle", spark=session) as connection:
+        yield connection
+    session.sql(f"DROP DATABASE {database} CASCADE")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

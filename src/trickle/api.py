@@ -190,9 +190,7 @@ class Trickle:
         rename_to: str | None = None,
     ) -> None:
         """Changes what is given and leaves the rest."""
-        table = self._declarations.alter(
-            self._context.stream_table(name), schedule=schedule, mode=mode, query=query
-        )
+        table = self._declarations.alter(self._context.stream_table(name), schedule=schedule, mode=mode, query=query)
         if rename_to is not None:
             self._declarations.rename(table, rename_to)
 
@@ -267,9 +265,9 @@ def _status(table: StreamTable, last: RefreshRecord | None) -> StreamTableStatus
         schedule=table.schedule,
         status=table.status.value,
         lag_seconds=None if lag is None else round(lag, 1),
-        last_action=last and last.action.value,
-        last_reason=last and last.reason,
-        last_seconds=last and last.seconds,
+        last_action=last.action.value if last else None,
+        last_reason=last.reason if last else None,
+        last_seconds=last.seconds if last else None,
         failures=table.failures,
         sources=tuple(table.sources),
     )
@@ -311,5 +309,3 @@ def _column_type(values: list[Any]) -> str:
     if isinstance(known, bool):
         return "boolean"
     return {int: "bigint", float: "double"}.get(type(known), "string")
-
-

@@ -54,9 +54,7 @@ class Declarations:
         self.context.namespace.publish(self.context.catalog.stream_table_by_id(table.id) or table)
         return report
 
-    def _draft(
-        self, name: str, query: str, schedule: str | None, mode: Mode, comment: str | None
-    ) -> StreamTable:
+    def _draft(self, name: str, query: str, schedule: str | None, mode: Mode, comment: str | None) -> StreamTable:
         identity = str(uuid.uuid4())
         return StreamTable(
             id=identity,
@@ -198,5 +196,3 @@ def checked_mode(text: str) -> Mode:
 def _needed(table: StreamTable, dependents: list[StreamTable], hint: str) -> UserError:
     names = ", ".join(f'"{item.name}"' for item in dependents)
     return UserError("has-dependents", f'stream table "{table.name}" is read by {names}', hint=hint)
-
-

@@ -52,7 +52,8 @@ def literal(text: str) -> str:
 class Namer:
     """Hands out names that are unique regardless of case, as Spark compares them.
 
-    >>> fresh = Namer(); fresh("id"), fresh("ID"), fresh("id")
+    >>> fresh = Namer()
+    ... fresh("id"), fresh("ID"), fresh("id")
     ('id', 'ID_2', 'id_3')
     """
 

@@ -69,7 +69,7 @@ def test_cluster_is_given_the_same_coordinates() -> None:
 def test_unreachable_repository_is_one_clear_line_and_not_remembered(tmp_path: Path) -> None:
     environment = {"TRICKLE_CACHE": str(tmp_path), "DEFAULT_ARTIFACT_REPOSITORY": "http://127.0.0.1:9/"}
     run = subprocess.run(
-        [sys.executable, "-m", "trickle.engine.jars"],
+        [sys.executable, "-m", "trickle.engine"],
         env=os.environ | environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     announcement, error = run.stderr.splitlines()

@@ -41,6 +41,7 @@ def check(duck: Duck, case: Case, tally: Tally | None = None) -> Failure | None:
     """The first failure of a case, or None. Raises Invalid where the query's own text cannot be run."""
     tally = tally or Tally()
     tables = case.tables
+    duck.forget()
     duck.fill({(table, "after"): rows for table, rows in tables.items()})
     wanted = _own_answer(duck, case.query)
     technique = "build"

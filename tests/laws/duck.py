@@ -51,6 +51,7 @@ class Duck:
         self._connection = duckdb.connect(config={"threads": 1})
         self.run("PRAGMA disable_optimizer")
         self._busy_since: float | None = None
+        self._prepared: dict[str, str] = {}
         self._closed = threading.Event()
         threading.Thread(target=self._watch, daemon=True).start()
         for table, columns in schema.items():
@@ -78,6 +79,20 @@ class Duck:
             return self._connection.execute(sql).fetchall()
         finally:
             self._busy_since = None
+
+    def run_again(self, sql: str) -> list[Row]:
+        """Runs a statement that will be met again: it is planned once."""
+        if sql not in self._prepared:
+            name = f"p{len(self._prepared)}"
+            self.run(f"PREPARE {name} AS {sql}")
+            self._prepared[sql] = name
+        return self.run(f"EXECUTE {self._prepared[sql]}")
+
+    def forget(self) -> None:
+        """Drops the plans of statements that will not be met again."""
+        for name in self._prepared.values():
+            self.run(f"DEALLOCATE {name}")
+        self._prepared.clear()
 
     # Leaves
 
@@ -137,7 +152,7 @@ class Duck:
 
     def wanted(self, query: str) -> Counter[Row]:
         """What the query's own text returns now, computed by DuckDB without any of our rules."""
-        return Counter(self.run(self._own_text(query)))
+        return Counter(self.run_again(self._own_text(query)))
 
     @cache  # noqa: B019 - a connection lives as long as its test
     def _own_text(self, query: str) -> str:
@@ -180,7 +195,7 @@ class Maintained:
             self._texts[changed] = change and self._text(build_program(change))
         text = self._texts[changed]
         if text is not None:
-            self._apply(self._duck.run(text))
+            self._apply(self._duck.run_again(text))
         return text is not None
 
     def shown(self) -> Counter[Row]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from laws.data import KINDS, SCHEMA, VALUES, Change, Row, applied, random_change, random_tables
+from laws.data import KINDS, SCHEMA, VALUES, Change, Row, applied, random_change, random_changed, random_tables
 
 NUMBERS = ("int", "decimal", "double")
 KIND_NAMES = (*NUMBERS, "string", "date", "bool")
@@ -49,9 +49,11 @@ def random_case(seed: int, changes: int) -> Case:
     query = _Generator(rng).query()
     used = sorted(set(re.findall(rf"\b({'|'.join(SCHEMA)}) AS q", query)))
     start = tables = random_tables(rng)
-    feeds = []
+    # A few sets of changed sources, each met several times: a program is built for each of them.
+    windows = [random_changed(rng, used) for _ in range(3)]
+    feeds: list[Change] = []
     for _ in range(changes):
-        feeds.append(random_change(rng, tables, used))
+        feeds.append(random_change(rng, tables, rng.choice(windows)))
         tables = {table: applied(rows, feeds[-1].get(table, [])) for table, rows in tables.items()}
     return Case(query, start, feeds)
 
@@ -65,7 +67,7 @@ class _Generator:
     # Queries
 
     def query(self) -> str:
-        definitions = [self._cte() for _ in range(self._rng.choice((0, 0, 0, 1, 2)))]
+        definitions = [self._cte() for _ in range(self._rng.choice((0, 0, 0, 0, 1, 2)))]
         body = self._body(depth=0).sql
         body += self._maybe(0.03, " ORDER BY 1")
         return f"WITH {', '.join(definitions)} {body}" if definitions else body
@@ -109,7 +111,7 @@ class _Generator:
     def _kinds(self, source: Part) -> list[str]:
         """Kinds of columns to select, mostly such as there are."""
         present = [_plain_kind(column) for column in source.columns]
-        return [self._rng.choice((*present, *present, *KIND_NAMES)) for _ in range(self._rng.randint(1, 3))]
+        return [self._rng.choice((*present, *present, *present, *KIND_NAMES)) for _ in range(self._rng.randint(1, 3))]
 
     def _lateral(self, depth: int, kinds: list[str] | None = None) -> Part:
         """A last item that is computed from an earlier one by its alias."""
@@ -128,7 +130,7 @@ class _Generator:
         kinds = kinds or self._kinds(source)
         shown_keys = [self._key(kind, source) for kind in kinds if self._chance(0.5)]
         hidden_keys = [self._key(kind, source) for kind in self._kinds(source) if self._chance(0.1)]
-        keys = shown_keys + hidden_keys or [self._key(source.columns[0].kind, source)]
+        keys = shown_keys + hidden_keys or [self._key(_plain_kind(source.columns[0]), source)]
         waiting, items = list(shown_keys), []
         for kind in kinds:
             key = next((key for key in waiting if key[1] == kind), None)
@@ -192,7 +194,7 @@ class _Generator:
         columns: tuple[Column, ...],
         items: list[tuple[str, str]],
     ) -> str:
-        if not self._chance(0.3):
+        if not self._chance(0.2):
             return ""
         kind = self._rng.choice(KIND_NAMES)
         sql, kind = self._aggregate_expression(kind, source, keys)
@@ -265,8 +267,8 @@ class _Generator:
     def _from(self, depth: int) -> Part:
         first = self._relation(depth)
         joined = Part(f"FROM {first.sql}", first.columns)
-        widest = (4, 2, 1, 1)[min(depth, 3)]
-        for _ in range(self._rng.randint(1, widest) - 1):
+        widest = self._rng.choice(((1, 2, 2, 3, 4), (1, 1, 2), (1,), (1,))[min(depth, 3)])
+        for _ in range(widest - 1):
             ways = (self._comma, self._cross, self._on, self._using, self._natural)
             joined = self._rng.choices(ways, (1, 1, 6, 2, 1))[0](joined, self._relation(depth + 1))
         return joined
@@ -282,9 +284,9 @@ class _Generator:
     def _on(self, left: Part, right: Part) -> Part:
         columns = left.columns + right.columns
         conditions = [self._join_condition(left, right, columns)]
-        if self._chance(0.3):
+        if self._chance(0.15):
             conditions.append(self._join_condition(left, right, columns))
-        if self._chance(0.2):
+        if self._chance(0.1):
             conditions.append(f"({self._predicate(columns)})")
         self._rng.shuffle(conditions)
         return Part(
@@ -331,7 +333,7 @@ class _Generator:
         if self._ctes and self._chance(0.5):
             cte = self._rng.choice(self._ctes)
             return self._named(cte.sql, cte.columns)
-        if depth < 3 and self._chance((0.35, 0.3, 0.2)[depth]):
+        if depth < 3 and self._chance((0.3, 0.2, 0.1)[depth]):
             return self._subquery(depth)
         return self._table()
 
@@ -362,7 +364,7 @@ class _Generator:
         return Part(f"{sql} AS {alias}", tuple(replace(column, qualifier=alias) for column in columns))
 
     def _where(self, source: Part) -> str:
-        return self._maybe(0.35, lambda: f" WHERE {self._predicate(source.columns)}")
+        return self._maybe(0.25, lambda: f" WHERE {self._predicate(source.columns)}")
 
     # Conditions
 
@@ -379,7 +381,7 @@ class _Generator:
 
     def _test(self, sql: str, kind: str, columns: tuple[Column, ...] = ()) -> str:
         """A condition on one value."""
-        tests = [self._null_test, self._comparison, self._comparison, self._in_list, self._between]
+        tests = [self._null_test, self._comparison, self._comparison, self._comparison, self._in_list, self._between]
         if kind == "string":
             tests += [self._like, self._like]
         if kind == "bool" and self._chance(0.5):
@@ -396,10 +398,10 @@ class _Generator:
             if others and self._chance(0.5)
             else self._literal(kind)
         )
-        return f"({sql}) {self._rng.choice(('=', '<>', '<', '<=', '>', '>=', '<=>'))} {other}"
+        return f"({sql}) {self._rng.choice(('=', '<>', '<>', '<', '<=', '<=', '>=', '<=>'))} {other}"
 
     def _in_list(self, sql: str, kind: str, columns: tuple[Column, ...]) -> str:
-        items = [self._literal(kind) for _ in range(self._rng.randint(1, 3))]
+        items = [self._literal(kind) for _ in range(3)]
         items += ["NULL"] if self._chance(0.15) else []
         return f"({sql}) {self._maybe(0.3, 'NOT ')}IN ({', '.join(items)})"
 
@@ -510,7 +512,7 @@ class _Generator:
         return text if isinstance(text, str) else text()
 
 
-_NAMES = ("a", "b", "c", "s", "m", "k", "n", "v", "total", "label")
+_NAMES = ("a", "b", "c", "s", "m", "k", "n", "v", "total", "label", "size", "top", "low")
 
 _OWN_EXPRESSIONS: dict[str, tuple[Callable[..., tuple[str, str]], ...]] = {
     "int": (

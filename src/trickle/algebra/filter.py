@@ -32,7 +32,7 @@ class Filter(Operator):
 @lower.register
 def _(filter_: Filter, leaves: Leaves) -> exp.Query:
     query = select(passing(filter_.columns), derived(filter_.input, leaves))
-    return query.where(filter_.condition, copy=False)
+    return query.where(filter_.condition.copy(), copy=False)
 
 
 @differentiate.register

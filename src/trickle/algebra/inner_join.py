@@ -171,5 +171,3 @@ def _(join: InnerJoin, keys: Keys) -> Operator:
 def _(join: InnerJoin, needed: frozenset[str]) -> Operator:
     used = needed.union(*(references(condition) for condition in join.conditions))
     return InnerJoin(tuple(prune(member, used) for member in join.members), join.conditions)
-
-

@@ -97,9 +97,7 @@ def _feeds(root: Operator) -> list[Scan]:
     for node in walk(root):
         if isinstance(node, Scan) and node.reading is Reading.DELTA:
             columns.setdefault(node.table, {}).update(dict.fromkeys(source for source, _ in node.reads))
-    return [
-        Scan(table, tuple((name, name) for name in names), Reading.DELTA) for table, names in columns.items()
-    ]
+    return [Scan(table, tuple((name, name) for name in names), Reading.DELTA) for table, names in columns.items()]
 
 
 def _read_feed(scan: Scan, feed: Step) -> Operator:

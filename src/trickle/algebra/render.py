@@ -1,4 +1,7 @@
 """Render: a tree as indented text."""
+
 from trickle.algebra.operator import Operator
+
+
 def render(root: Operator) -> str:
     return repr(root)

@@ -54,4 +54,3 @@ def restrict_here(node: Operator, keys: Keys) -> Operator:
 def _(join: SemiJoin, keys: Keys) -> Operator:
     inner = restrict(join.input, keys)
     return SemiJoin(inner, join.keys, join.pairs, join.null_safe)
-

@@ -52,7 +52,7 @@ class Settings:
 def argument(aggregate: Expression) -> Expression | None:
     """The one argument whose type decides whether an aggregate has a recipe."""
     if isinstance(aggregate, exp.Sum | exp.Avg | exp.Count):
-        inner = aggregate.this
+        inner: Expression = aggregate.this
         if not aggregate.expressions and not isinstance(inner, exp.Star | exp.Distinct):
             return inner
     return None
@@ -82,7 +82,7 @@ def _sums_exactly(argument_type: str, settings: Settings) -> bool:
 
 
 def _averages_exactly(argument_type: str) -> bool:
-    """Spark averages integers in DOUBLE: exact below 2⁵³, which BIGINT values reach in practice and INT values do not."""
+    """Spark averages integers in DOUBLE, exact below 2⁵³: sums of BIGINT pass that in practice, of INT they do not."""
     decimal = _DECIMAL.fullmatch(argument_type)
     if decimal:
         return int(decimal[1]) <= _LARGEST_AVERAGED_PRECISION
@@ -116,5 +116,3 @@ def _quotient(states: tuple[Expression, ...], argument_type: str, result_type: s
         total = cast(total, "double")
     divided = exp.Div(this=total, expression=present.copy(), typed=False, safe=False)
     return _if_any(present, cast(divided, result_type))
-
-

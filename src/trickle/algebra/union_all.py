@@ -67,4 +67,3 @@ def _(union_all: UnionAll, needed: frozenset[str]) -> Operator:
     wanted = tuple(name for name in union_all.columns if name in needed) or union_all.columns[:1]
     pruned = (prune(branch, frozenset(wanted)) for branch in union_all.branches)
     return UnionAll(tuple(exactly(branch, wanted) for branch in pruned))
-

@@ -18,6 +18,7 @@ from pyspark.java_gateway import launch_gateway
 
 from trickle.engine.cache import cache_directory, write_atomically
 from trickle.engine.jvm import launch_environment
+from trickle.errors import EnvironmentProblem
 
 COORDINATES = (
     "io.delta:delta-spark_4.1_2.13:4.4.0",
@@ -66,8 +67,11 @@ IVY_FAILURES = (
 )
 
 
-class JarsNotResolved(RuntimeError):
+class JarsNotResolved(EnvironmentProblem):
     """Spark's packages could not be downloaded."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("no-packages", message, hint="check the network and try again; once resolved they are kept.")
 
 
 def package_settings(coordinates: Sequence[str] = COORDINATES) -> dict[str, str]:
@@ -145,10 +149,3 @@ def _reason(log: str) -> str:
         if found := re.search(pattern, log):
             return found[0].strip()
     return log.strip().rpartition("\n")[2] or "the JVM ended without a word"
-
-
-if __name__ == "__main__":
-    try:
-        jars()
-    except RuntimeError as problem:
-        sys.exit(f"trickle: error: {problem}")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from trickle.engine.cache import cache_directory, write_atomically
 from trickle.engine.trust import trust_store
+from trickle.errors import EnvironmentProblem
 
 SUPPORTED = (21, 17)
 """The versions Spark 4.1 is built for and tested with, the preferred one first."""
@@ -47,8 +48,11 @@ exec {command} "$@"
 """
 
 
-class JavaNotFound(RuntimeError):
+class JavaNotFound(EnvironmentProblem):
     """No Java that Spark can run on is installed, and none came with trickle."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("no-java", message, hint="install Java 17 or 21, or set JAVA_HOME to one.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +88,7 @@ def find_java() -> Java:
     if bundled := _bundled():
         return bundled
     found = "; ".join(dict.fromkeys(f"found {java.version} in {java.home}" for java in passed_over))
-    raise JavaNotFound(
-        f"Java 17 or 21 is needed; {found or 'found none'}; install one or set JAVA_HOME to it"
-    )
+    raise JavaNotFound(f"Java 17 or 21 is needed; {found or 'found none'}")
 
 
 def launcher_home(home: Path, options: Sequence[str] = ()) -> Path:

@@ -1,5 +1,6 @@
 """The session of the embedded Spark: one JVM on this machine, Delta as the only table format it writes."""
 
+import logging
 import sys
 from pathlib import Path
 
@@ -9,14 +10,18 @@ from pyspark.sql import SparkSession
 from trickle.engine.jars import jar_settings
 from trickle.engine.jvm import launch_environment
 from trickle.engine.machine import cores, memory_bytes
+from trickle.errors import EnvironmentProblem
 
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 WAREHOUSE = "spark.sql.warehouse.dir"
 GIBIBYTE = 1 << 30
 
 
-class SessionConflict(RuntimeError):
+class SessionConflict(EnvironmentProblem):
     """This process already runs a Spark that the embedded session cannot share."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("other-session", message, hint="use another process, or pass spark= to trickle.connect.")
 
 
 def start_session(warehouse: Path) -> SparkSession:
@@ -27,6 +32,8 @@ def start_session(warehouse: Path) -> SparkSession:
     """
     settings = session_settings(warehouse)
     _refuse_other_session(settings)
+    # PySpark logs every rejected statement with its whole JVM stack trace; we show such errors ourselves.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     with launch_environment():
         return SparkSession.builder.config(map={**settings, **jar_settings()}).getOrCreate()
 
@@ -42,7 +49,7 @@ def session_settings(warehouse: Path) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",  # the machine's own name often cannot be looked up on a laptop
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.pyspark.python": sys.executable,  # functions in Python see the same packages as the caller
-        "spark.ui.enabled": "false",  # a port and 20 MB that nobody looks at
+        "spark.ui.enabled": "false",  # it takes a port and nobody looks at it
         # Silence: a plain start prints nothing
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}",
@@ -50,7 +57,7 @@ def session_settings(warehouse: Path) -> dict[str, str]:
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.sources.default": "delta",
-        "spark.databricks.delta.properties.defaults.enableChangeDataFeed": "true",  # may become a source
+        "spark.databricks.delta.properties.defaults.enableChangeDataFeed": "true",  # any can be a source
         "spark.databricks.delta.snapshotPartitions": "1",  # 50 tasks by default, to read a log of a few files
         WAREHOUSE: str(warehouse.absolute()),
         # Speed on one machine

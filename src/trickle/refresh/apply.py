@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql.functions import lit, monotonically_increasing_id
 
 from trickle.algebra.storage import Storage
 from trickle.errors import InternalError
@@ -44,7 +45,7 @@ def apply_change(
 
 def with_row_ids(frame: DataFrame, sequence: int) -> DataFrame:
     """Rows with the identity of their own that a multiset needs: the refresh that brought them, and a number."""
-    return frame.withColumns({REFRESH: F.lit(sequence).cast("bigint"), ROW: F.monotonically_increasing_id()})
+    return frame.withColumns({REFRESH: lit(sequence).cast("bigint"), ROW: monotonically_increasing_id()})
 
 
 def _apply_groups(
@@ -109,9 +110,7 @@ def _apply_rows(
         )
     # Kept before the merge reads it twice: row ids must not be dealt out anew.
     rows = workspace.keep(
-        arrivals.withColumn(OP, F.lit("I")).unionByName(
-            doomed.frame.withColumn(OP, F.lit("D")), allowMissingColumns=True
-        ),
+        arrivals.withColumn(OP, lit("I")).unionByName(doomed.frame.withColumn(OP, lit("D")), allowMissingColumns=True),
         "rows",
     )
     return counts, table.merge(rows.frame, (REFRESH, ROW), commit(counts))
@@ -120,7 +119,7 @@ def _apply_rows(
 def _doomed(storage: Storage, change: Kept, table: StorageTable, workspace: Workspace) -> Kept:
     """The ids of the stored rows that a change deletes."""
     weight = quote(WEIGHT)
-    deletions = change.frame.where(f"{weight} < 0").withColumn(_DOOMED, F.monotonically_increasing_id())
+    deletions = change.frame.where(f"{weight} < 0").withColumn(_DOOMED, monotonically_increasing_id())
     wanted = workspace.keep(deletions, "deletions")
     equal = " AND ".join(f"s.{quote(name)} <=> d.{quote(name)}" for name in storage.columns)
     return workspace.keep(
@@ -134,7 +133,7 @@ def _doomed(storage: Storage, change: Kept, table: StorageTable, workspace: Work
     )
 
 
-def _tally(kept: Kept, *columns: str) -> Counter[tuple[object, ...]]:
+def _tally(kept: Kept, *columns: str) -> Counter[tuple[Any, ...]]:
     """How often each combination of values occurs; small results are counted here, large ones by Spark."""
     if kept.local is not None:
         values = (kept.local.column(name).to_pylist() for name in columns)

@@ -36,7 +36,7 @@ def choose(
     changed = [window for window in windows if window.changes_data]
     if not changed:
         return Choice(Action.NO_DATA, "the commits since the last refresh changed no rows")
-    estimates = {
+    estimates: dict[str, dict[str, Any]] = {
         window.key: {"changed_rows": window.rows_changed, "versions": window.after - window.before}
         for window in changed
     }

@@ -68,4 +68,3 @@ def _is_bare_call(token: Token, word: str, called: bool) -> bool:
 
 def _closes(tokens: list[Token], index: int) -> bool:
     return index < len(tokens) and tokens[index].token_type is TokenType.R_PAREN
-

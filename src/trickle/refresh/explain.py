@@ -56,7 +56,10 @@ class Explanation:
             lines += ["", f"steps of a differential refresh ({self.steps_are_for})"]
         for number, step in enumerate(self.steps, start=1):
             about = f" from {step.table}" if step.table and step.table != STORED else ""
-            lines += [f"  {number}. {step.name}: {step.kind}{about}", *("     " + line for line in step.tree.splitlines())]
+            lines += [
+                f"  {number}. {step.name}: {step.kind}{about}",
+                *("     " + line for line in step.tree.splitlines()),
+            ]
             lines += ["     SQL:", *("       " + line for line in step.sql.splitlines())]
         return "\n".join(lines)
 
@@ -73,7 +76,7 @@ def explain(plan: RefreshPlan) -> Explanation:
     program, about = plan.program, f"changed: {', '.join(sorted(plan.changed))}"
     if program is None and not plan.definition.opaque:
         change = storage.change(Window(frozenset(plan.pins)))
-        program, about = change and build_program(change), "as if every source changed"
+        program, about = build_program(change) if change else None, "as if every source changed"
     opaque = plan.definition.opaque
     technique = f"recomputed, because {opaque.reason}" if opaque else storage.technique
     return Explanation(

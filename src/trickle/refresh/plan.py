@@ -65,7 +65,7 @@ class Programs:
             if len(self._programs) >= self.limit:
                 self._programs.pop(next(iter(self._programs)))
             change = storage.change(Window(changed))
-            self._programs[key] = change and build_program(change)
+            self._programs[key] = build_program(change) if change else None
         return self._programs[key]
 
 

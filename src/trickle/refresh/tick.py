@@ -97,9 +97,9 @@ class _Tick:
         """Pins every base source of these tables at once, before anything is read."""
         own = {table.location for table in self.graph.tables.values()}
         for table in tables:
-            for key, location in table.sources.items():
+            for location in table.sources.values():
                 if location not in own and location not in self.pins:
-                    snapshot = self._readable(key, location)
+                    snapshot = self._readable(location)
                     if snapshot:
                         self.pins[location] = snapshot
 
@@ -144,7 +144,7 @@ class _Tick:
     def _pinned(self, key: str, location: str) -> Snapshot:
         if location in self.pins:
             return self.pins[location]
-        snapshot = self._readable(key, location)
+        snapshot = self._readable(location)
         if snapshot is None:
             raise UserError(
                 "source-gone",
@@ -156,7 +156,7 @@ class _Tick:
             self.pins[location] = snapshot
         return snapshot
 
-    def _readable(self, key: str, location: str) -> Snapshot | None:
+    def _readable(self, location: str) -> Snapshot | None:
         """The source now, its change feed switched on if it was off."""
         snapshot = self.context.logs.snapshot(location)
         if snapshot is None or snapshot.has_change_feed:
@@ -228,4 +228,3 @@ def failure(table: StreamTable, error: TrickleError, seconds: float) -> RefreshR
         seconds=round(seconds, 4),
         error=str(error),
     )
-

@@ -59,9 +59,7 @@ def _window(logs: DeltaLogs, key: str, before: SourceVersion, now: Snapshot) -> 
     try:
         commits = tuple(logs.commits(now.location, before.version, now.version))
     except CommitMissing as gap:
-        raise Reinitialise(
-            "history-gone", f"the log of {key} no longer has version {gap.version}"
-        ) from None
+        raise Reinitialise("history-gone", f"the log of {key} no longer has version {gap.version}") from None
     switched_off = next((commit for commit in commits if commit.change_feed is False), None)
     if switched_off or not now.has_change_feed:
         where = f" at version {switched_off.version}" if switched_off else ""

@@ -211,9 +211,7 @@ class _Builder:
         result: Operator = Filter(keyed, condition) if condition is not None else keyed
         return result, [Output(self._fresh(name), item) for name, item in outputs]
 
-    def _group_keys(
-        self, group: exp.Group | None, scope: Scope, items: list[tuple[str, exp.Expr]]
-    ) -> list[exp.Expr]:
+    def _group_keys(self, group: exp.Group | None, scope: Scope, items: list[tuple[str, exp.Expr]]) -> list[exp.Expr]:
         if group is None:
             return []
         for clause, words in (("grouping_sets", "GROUPING SETS"), ("rollup", "ROLLUP"), ("cube", "CUBE")):

@@ -1,4 +1,4 @@
-"""What Spark's functions are: the kinds that matter to maintenance. A test holds these lists against Spark's registry."""
+"""What Spark's functions are, as far as it matters here. A test holds the lists against Spark's own registry."""
 
 from __future__ import annotations
 

@@ -77,18 +77,14 @@ class Scope:
         if names and len(names) != len(visible):
             raise NotModelled(f"the alias {alias} names {len(names)} of {len(visible)} columns")
         shown = names or tuple(item.name for item in visible)
-        return Scope(
-            tuple(ScopeColumn(name, (alias,), item.unique) for name, item in zip(shown, visible, strict=True))
-        )
+        return Scope(tuple(ScopeColumn(name, (alias,), item.unique) for name, item in zip(shown, visible, strict=True)))
 
     def merging(self, right: Scope, names: tuple[str, ...]) -> Scope:
         """The scope of a join USING `names`: those first and once, then the rest of both sides."""
         lowered = [name.lower() for name in names]
         first = [item for name in lowered for item in self.star() if item.name.lower() == name]
         rest = tuple(item for item in self.columns if item not in first)
-        others = tuple(
-            replace(item, merged=True) if item.name.lower() in lowered else item for item in right.columns
-        )
+        others = tuple(replace(item, merged=True) if item.name.lower() in lowered else item for item in right.columns)
         return Scope((*first, *rest, *others))
 
     def common_names(self, right: Scope) -> tuple[str, ...]:

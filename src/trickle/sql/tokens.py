@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from sqlglot.dialects.spark import Spark
 from sqlglot.tokens import Token, TokenType
 
@@ -9,7 +11,7 @@ from trickle.errors import Position
 
 
 class _Tokenizer(Spark.Tokenizer):
-    COMMANDS: set[TokenType] = set()
+    COMMANDS: ClassVar[set[TokenType]] = set()
 
 
 def tokenize(text: str) -> list[Token]:

@@ -107,7 +107,7 @@ class DeltaLogs:
     def commit(self, location: str, version: int) -> Commit:
         log_path = self._log(location).logPath()
         path = self._jvm.org.apache.hadoop.fs.Path(log_path, f"{version:020d}.json")
-        files = log_path.getFileSystem(self._spark.sparkContext._jsc.hadoopConfiguration())  # type: ignore[attr-defined]
+        files = log_path.getFileSystem(self._spark.sparkContext._jsc.hadoopConfiguration())
         try:
             stream = files.open(path)
         except Py4JJavaError as error:
@@ -151,9 +151,7 @@ def parse_commit(version: int, text: str) -> Commit:
         replaces_all = operation in _REPLACING or overwrites or deletes_all
     if has_feed_files:
         added, removed = _rows_of_rewrite(info.get("operationMetrics", {}), added, removed)
-    return Commit(
-        version, operation, changes_data, added, removed, replaces_all, change_feed, info.get("userMetadata")
-    )
+    return Commit(version, operation, changes_data, added, removed, replaces_all, change_feed, info.get("userMetadata"))
 
 
 def _records(file: Mapping[str, Any]) -> int:

@@ -68,9 +68,7 @@ def _view(name: str) -> exp.Table:
 def _delta_table(location: str, version: int | None = None) -> exp.Table:
     table = exp.Table(this=exp.to_identifier(location, quoted=True), db=exp.to_identifier("delta", quoted=False))
     if version is not None:
-        table.set(
-            "version", exp.Version(this="VERSION", kind="AS OF", expression=exp.Literal.number(version))
-        )
+        table.set("version", exp.Version(this="VERSION", kind="AS OF", expression=exp.Literal.number(version)))
     return table
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import TokenType
@@ -41,7 +42,7 @@ class Namespace:
         """Registers every known name that a statement mentions and this session does not have yet."""
         if not self.forgets:
             return
-        mentioned = _words(sql)
+        mentioned = None if _first_word(sql) == "SHOW" else _words(sql)
         known = {(name.database.lower(), name.name.lower()): name for name in self._known()}
         for key, name in known.items():
             if mentioned is None or key[1] in mentioned or key[0] in mentioned - {"default"}:
@@ -52,26 +53,32 @@ class Namespace:
         for stream_table in self.catalog.stream_tables():
             yield public_view(stream_table)
 
-    def _register(
-        self, key: tuple[str, str], name: KnownName, known: dict[tuple[str, str], KnownName]
-    ) -> None:
+    def _register(self, key: tuple[str, str], name: KnownName, known: dict[tuple[str, str], KnownName]) -> None:
         if self._registered.get(key) == name:
             return
         self.spark.sql(f"CREATE DATABASE IF NOT EXISTS {quote(name.database)}")
         full = f"{quote(name.database)}.{quote(name.name)}"
         if name.kind is NameKind.VIEW:
-            for other in known:
-                if other != key and other[1] in (_words(name.target) or {other[1]}):
-                    self._register(other, known[other], known)
-            self.spark.sql(f"CREATE OR REPLACE VIEW {full} AS {name.target}")
-        elif not self._exists(key) or self._registered.get(key):
-            self.spark.sql(f"DROP TABLE IF EXISTS {full}") if key in self._linked else None
-            self.spark.sql(f"CREATE TABLE IF NOT EXISTS {full} USING delta LOCATION {literal(name.target)}")
-            self._linked.add(key)
+            words = _words(name.target)
+            for other_key, other in known.items():
+                if other_key != key and (words is None or other_key[1] in words):
+                    self._register(other_key, other, known)
+            try:
+                self.spark.sql(f"CREATE OR REPLACE VIEW {full} AS {name.target}")
+            except AnalysisException:
+                # A table it reads is gone: the statement that needs the view will say so.
+                return
+        else:
+            self._link(key, full, name.target)
         self._registered[key] = name
 
-    def _exists(self, key: tuple[str, str]) -> bool:
-        return self.spark.catalog.tableExists(f"{quote(key[0])}.{quote(key[1])}")
+    def _link(self, key: tuple[str, str], full: str, location: str) -> None:
+        """Makes a name stand for a table that is already there."""
+        if key in self._linked:
+            # Another process dropped the table and made it again somewhere else; a link holds no data.
+            self.spark.sql(f"DROP TABLE IF EXISTS {full}")
+        self.spark.sql(f"CREATE TABLE IF NOT EXISTS {full} USING delta LOCATION {literal(location)}")
+        self._linked.add(key)
 
     def note(self, sql: str) -> None:
         """After a statement that may have made, renamed or dropped something: brings the catalog up to date."""
@@ -119,7 +126,6 @@ class Namespace:
     def publish(self, stream_table: StreamTable) -> None:
         """Makes the public view of a stream table, in whatever catalog there is."""
         view = public_view(stream_table)
-        self.spark.sql(f"CREATE DATABASE IF NOT EXISTS {quote(view.database)}") if self.forgets else None
         full = f"{quote(view.database)}.{quote(view.name)}"
         self.spark.sql(f"CREATE OR REPLACE VIEW {full} AS {view.target}")
         self._registered[(view.database.lower(), view.name.lower())] = view
@@ -147,7 +153,7 @@ def split_name(name: str) -> tuple[str, str]:
 
 def delete_directory(spark: SparkSession, location: str) -> None:
     path = spark._jvm.org.apache.hadoop.fs.Path(location)  # type: ignore[union-attr]
-    path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).delete(path, True)  # type: ignore[attr-defined]
+    path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).delete(path, True)
 
 
 def _view_query(metadata: Any) -> str:

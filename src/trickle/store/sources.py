@@ -92,7 +92,9 @@ def _view(metadata: Any, full: tuple[str, ...], database: str) -> ViewSource:
     try:
         query = sqlglot.parse_one(text, dialect="spark")
     except sqlglot.errors.SqlglotError as error:
-        raise UserError("unreadable-view", f"the query of view {canonical(full)} cannot be read", detail=str(error)) from error
+        raise UserError(
+            "unreadable-view", f"the query of view {canonical(full)} cannot be read", detail=str(error)
+        ) from error
     assert isinstance(query, exp.Query)
     names = tuple(metadata.schema().fieldNames())
     space = metadata.viewCatalogAndNamespace()
