@@ -95,13 +95,14 @@ class Trickle:
         """Runs one statement, Spark's or ours, and returns its result."""
         parsed = st.parse_statement(statement)
         if parsed is not None:
-            return self._frame(self._run(parsed))
+            return self._frame(self.run(parsed))
         self._context.namespace.learn(statement)
         result = explained(statement, lambda: self.spark.sql(statement))
         self._context.namespace.note(statement)
         return result
 
-    def _run(self, statement: st.Statement) -> list[dict[str, Any]]:
+    def run(self, statement: st.Statement) -> list[dict[str, Any]]:
+        """Runs one of our statements and returns its rows; SHOW and DESCRIBE need no Spark."""
         match statement:
             case st.Create():
                 report = self.create_stream_table(

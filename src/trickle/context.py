@@ -15,7 +15,7 @@ from trickle.engine.session import start_session
 from trickle.errors import UserError
 from trickle.refresh.definition import MEANING, Compiler, Definition, KnownStreamTable, lookup_key
 from trickle.refresh.plan import Programs
-from trickle.store.delta_log import DeltaLogs
+from trickle.store.logs import DeltaLogs
 from trickle.store.namespace import Namespace, split_name
 from trickle.store.sources import DeltaSource, ViewSource, look_up
 

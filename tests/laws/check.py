@@ -36,12 +36,17 @@ class Failure:
     extra: dict[Row, int] = field(default_factory=dict)
     missing: dict[Row, int] = field(default_factory=dict)
 
+    @property
+    def kind(self) -> str:
+        """What went wrong, without the names in it."""
+        return self.reason.partition(":")[0]
+
 
 def check(duck: Duck, case: Case, tally: Tally | None = None) -> Failure | None:
     """The first failure of a case, or None. Raises Invalid where the query's own text cannot be run."""
     tally = tally or Tally()
-    tables = case.tables
     duck.forget()
+    tables = {table: case.tables.get(table, []) for table in SCHEMA}
     duck.fill({(table, "after"): rows for table, rows in tables.items()})
     wanted = _own_answer(duck, case.query)
     technique = "build"

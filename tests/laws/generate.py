@@ -98,7 +98,9 @@ class _Generator:
         branches = [self._branch(depth + 1, kinds) for _ in range(self._rng.choice((2, 2, 3)))]
         sql = branches[0].sql
         for branch in branches[1:]:
-            text = branch.sql if self._chance(0.7) else f"({branch.sql})"
+            # sqlglot takes `GROUP BY ALL UNION (` for a function call.
+            bare = sql.endswith("GROUP BY ALL") or self._chance(0.7)
+            text = branch.sql if bare else f"({branch.sql})"
             sql += self._rng.choice((" UNION ALL ", " UNION ALL ", " UNION ")) + text
         merged = zip(*(branch.columns for branch in branches), strict=True)
         return Part(sql, tuple(replace(same[0], kind=_widest(item.kind for item in same)) for same in merged))

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import trickle
+from trickle.catalog.model import StreamTable
+from trickle.errors import TrickleError
 
 
 def rows(t: trickle.Trickle, sql: str) -> Counter[tuple[Any, ...]]:
     """The result of a statement as a multiset."""
-    return Counter(tuple(row) for row in t.sql(sql).collect())
+    return Counter(_frozen(row) for row in t.sql(sql).collect())
+
+
+def _frozen(value: Any) -> Any:
+    """A value that can be counted: lists, maps and bytes have no hash, and NaN is not equal to itself."""
+    if isinstance(value, list | tuple):
+        return tuple(_frozen(item) for item in value)
+    if isinstance(value, dict):
+        return frozenset((_frozen(key), _frozen(item)) for key, item in value.items())
+    if isinstance(value, bytearray):
+        return bytes(value)
+    return "NaN" if isinstance(value, float) and math.isnan(value) else value
 
 
 def assert_right(t: trickle.Trickle, *names: str) -> None:
@@ -20,3 +36,43 @@ def assert_right(t: trickle.Trickle, *names: str) -> None:
             continue
         stored, wanted = rows(t, f"SELECT * FROM {table.name}"), rows(t, table.query)
         assert stored == wanted, f"{table.name}: extra {stored - wanted}, missing {wanted - stored}"
+
+
+def declared(t: trickle.Trickle, name: str) -> StreamTable:
+    """The stream table of that name in the current database, as the catalog has it."""
+    return next(table for table in t.stream_tables() if table.name.rpartition(".")[2] == name)
+
+
+def counts(report: trickle.RefreshRecord) -> tuple[int, int, int]:
+    """Rows inserted, updated, deleted."""
+    return report.rows_inserted, report.rows_updated, report.rows_deleted
+
+
+def storage_commits(t: trickle.Trickle, name: str) -> list[list[dict[str, Any]]]:
+    """The actions of every commit of the storage table, oldest first, from the log files themselves."""
+    log = Path(declared(t, name).location) / "_delta_log"
+    return [
+        [json.loads(line) for line in path.read_text().splitlines()] for path in sorted(log.glob("*.json"))
+    ]
+
+
+def storage_files(t: trickle.Trickle, name: str) -> set[str]:
+    """Every file under the storage table's directory, log included."""
+    place = Path(declared(t, name).location)
+    return {str(path.relative_to(place)) for path in place.rglob("*") if path.is_file()}
+
+
+def ever_stored(t: trickle.Trickle, name: str, column: str) -> set[Any]:
+    """Every value a column of the storage table had in any version."""
+    location = declared(t, name).location
+    changes = t.spark.sql(f"SELECT `{column}` FROM table_changes_by_path('{location}', 0)")
+    return {row[0] for row in changes.collect()}
+
+
+def caught(run: Any) -> TrickleError:
+    """The error a call raises; there must be one, and it must be ours."""
+    try:
+        run()
+    except TrickleError as error:
+        return error
+    raise AssertionError("no error was raised")

@@ -95,7 +95,10 @@ class Groups(Storage):
         return "groups recomputed by key"
 
     def change(self, window: Window) -> Operator | None:
-        """γ(X′ ⋉ K) − stored ⋉ K: the old rows are at hand, so the old input is not read at all."""
+        """γ(X′ ⋉ K) − stored ⋉ K: the old rows are at hand, so the old input is not read at all.
+
+        A restriction may let whole groups outside of K through; nothing stored stands against them, so they go.
+        """
         delta = differentiate(self.aggregate.input, window)
         if delta is None:
             return None
@@ -103,7 +106,8 @@ class Groups(Storage):
             return self.replacement()
         keys = keys_of(delta, self.aggregate.keys)
         group = self.aggregate.with_inputs((restrict(self.aggregate.input, keys),))
-        return self.difference(Project(group, self.outputs), self.stored_groups(delta))
+        touched = restrict_here(group, keys)
+        return self.difference(Project(touched, self.outputs), self.stored_groups(delta))
 
     def stored_groups(self, delta: Operator) -> Operator:
         """The stored rows of the groups a change touches; where there is no key, the one row there is."""

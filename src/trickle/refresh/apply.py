@@ -1,9 +1,8 @@
-"""Apply: a consolidated change becomes one Delta commit: an append where nothing goes, a merge otherwise."""
+"""Apply: a consolidated change as the rows of one Delta commit: an append where nothing goes, a merge otherwise."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +12,13 @@ from pyspark.sql.functions import lit, monotonically_increasing_id
 from trickle.algebra.storage import Storage
 from trickle.errors import InternalError
 from trickle.names import HIDDEN, OP, REFRESH, ROW, VISIBLE, WEIGHT, quote, quote_all
-from trickle.store.table import CommitInfo, StorageTable, StoredCommit
-from trickle.store.workspace import Kept, Workspace
+from trickle.store.delta_log import Snapshot
+from trickle.store.light import is_light, read
+from trickle.store.table import CommitInfo, Rows, StorageTable, StoredCommit
+from trickle.store.workspace import LOCAL_ROWS, Kept, Workspace
 
 _IS, _WAS = HIDDEN + "is", HIDDEN + "was"
-_DOOMED = HIDDEN + "doomed"
+_DOOMED, _RANK = HIDDEN + "doomed", HIDDEN + "rank"
 
 
 @dataclass(frozen=True)
@@ -29,18 +30,27 @@ class RowCounts:
     deleted: int = 0
 
 
-NewCommit = Callable[[RowCounts], CommitInfo]
+@dataclass(frozen=True)
+class Prepared:
+    """Rows ready to be committed: appended, or merged by identity where they carry an operation."""
+
+    counts: RowCounts
+    rows: Rows
+    identity: tuple[str, ...] | None
+
+    def commit(self, table: StorageTable, info: CommitInfo) -> StoredCommit:
+        if self.identity is None:
+            return table.append(self.rows, info)
+        return table.merge(self.rows, self.identity, info)
 
 
-def apply_change(
-    storage: Storage, change: Kept, table: StorageTable, workspace: Workspace, commit: NewCommit, sequence: int
-) -> tuple[RowCounts, StoredCommit | None]:
-    """Applies a change to the storage table; nothing is committed where nothing changed."""
-    if not change.rows:
-        return RowCounts(), None
+def prepare(
+    storage: Storage, change: DataFrame, stored: Snapshot, workspace: Workspace, sequence: int
+) -> Prepared | None:
+    """Computes a change and makes it ready; None where nothing changed after all."""
     if storage.identity is None:
-        return _apply_rows(storage, change, table, workspace, commit, sequence)
-    return _apply_groups(storage, storage.identity, change, table, workspace, commit)
+        return _prepare_rows(storage, change, stored, workspace, sequence)
+    return _prepare_groups(storage, storage.identity, change, workspace)
 
 
 def with_row_ids(frame: DataFrame, sequence: int) -> DataFrame:
@@ -48,14 +58,9 @@ def with_row_ids(frame: DataFrame, sequence: int) -> DataFrame:
     return frame.withColumns({REFRESH: lit(sequence).cast("bigint"), ROW: monotonically_increasing_id()})
 
 
-def _apply_groups(
-    storage: Storage,
-    identity: tuple[str, ...],
-    change: Kept,
-    table: StorageTable,
-    workspace: Workspace,
-    commit: NewCommit,
-) -> tuple[RowCounts, StoredCommit]:
+def _prepare_groups(
+    storage: Storage, identity: tuple[str, ...], change: DataFrame, workspace: Workspace
+) -> Prepared | None:
     """Groups have at most one old and one new row per key: the pair says what to do with it."""
     weight, op = quote(WEIGHT), quote(OP)
     shown = quote(VISIBLE) if VISIBLE in storage.columns else "true"
@@ -69,68 +74,81 @@ def _apply_groups(
                             WHEN MAX({weight}) OVER {group} < 0 THEN 'D' END AS {op},
                        {weight} > 0 AND {shown} AS {_IS},
                        COALESCE(MAX(CASE WHEN {weight} < 0 THEN {shown} END) OVER {group}, false) AS {_WAS}
-                FROM {quote(change.view)})
+                FROM {quote(workspace.name(change, "change"))})
             WHERE {op} IS NOT NULL"""),
         "groups",
     )
-    kinds = _tally(rows, OP)
+    if not rows.rows:
+        return None
     pairs = _tally(rows, _IS, _WAS)
     counts = RowCounts(pairs[True, False], pairs[True, True], pairs[False, True])
-    frame = rows.frame.drop(_IS, _WAS)
-    if set(kinds) <= {("I",)}:
-        return counts, table.append(frame.drop(OP), commit(counts))
-    return counts, table.merge(frame, identity, commit(counts))
+    if set(_tally(rows, OP)) == {("I",)}:
+        return Prepared(counts, _without(rows, _IS, _WAS, OP), None)
+    return Prepared(counts, _without(rows, _IS, _WAS), identity)
 
 
-def _apply_rows(
-    storage: Storage, change: Kept, table: StorageTable, workspace: Workspace, commit: NewCommit, sequence: int
-) -> tuple[RowCounts, StoredCommit]:
+def _prepare_rows(
+    storage: Storage, frame: DataFrame, stored: Snapshot, workspace: Workspace, sequence: int
+) -> Prepared | None:
     """Inserts are appended unread; n copies to delete are n stored rows of equal content."""
-    weight, columns = quote(WEIGHT), quote_all(storage.columns)
+    change = workspace.keep(frame, "change")
+    if not change.rows:
+        return None
     weights = _tally(change, WEIGHT)
     inserted = sum(number * count for (number,), count in weights.items() if number > 0)
     deleted = -sum(number * count for (number,), count in weights.items() if number < 0)
     counts = RowCounts(inserted=inserted, deleted=deleted)
+    weight = quote(WEIGHT)
     arrivals = with_row_ids(
         workspace.sql(f"""
-            SELECT {columns} FROM {quote(change.view)}
+            SELECT {quote_all(storage.columns)} FROM {quote(change.view)}
             LATERAL VIEW explode(sequence(1, CAST({weight} AS BIGINT))) AS {quote(HIDDEN + "copy")}
             WHERE {weight} > 0"""),
         sequence,
     )
     if not deleted:
-        return counts, table.append(arrivals, commit(counts))
-    doomed = _doomed(storage, change, table, workspace)
+        few = change.local is not None and inserted <= LOCAL_ROWS
+        return Prepared(counts, _without(workspace.keep(arrivals, "rows")) if few else Rows(arrivals), None)
+    doomed = _doomed(storage, change, stored, workspace)
     if doomed.rows != deleted:
         raise InternalError(
             "stored-rows-missing",
             f"{deleted} rows should be deleted but only {doomed.rows} are stored",
             detail="The storage table was changed by somebody else, or a refresh went wrong earlier.",
-            hint="REFRESH STREAM TABLE … FULL rebuilds it; please report this.",
+            hint="REFRESH STREAM TABLE … FULL compares everything and mends it; please report this.",
         )
     # Kept before the merge reads it twice: row ids must not be dealt out anew.
     rows = workspace.keep(
         arrivals.withColumn(OP, lit("I")).unionByName(doomed.frame.withColumn(OP, lit("D")), allowMissingColumns=True),
         "rows",
     )
-    return counts, table.merge(rows.frame, (REFRESH, ROW), commit(counts))
+    return Prepared(counts, _without(rows), (REFRESH, ROW))
 
 
-def _doomed(storage: Storage, change: Kept, table: StorageTable, workspace: Workspace) -> Kept:
+def _doomed(storage: Storage, change: Kept, stored: Snapshot, workspace: Workspace) -> Kept:
     """The ids of the stored rows that a change deletes."""
     weight = quote(WEIGHT)
     deletions = change.frame.where(f"{weight} < 0").withColumn(_DOOMED, monotonically_increasing_id())
-    wanted = workspace.keep(deletions, "deletions")
+    wanted = workspace.name(deletions, "deletions")
+    found = f"delta.{quote(stored.location)} VERSION AS OF {stored.version}"
+    if is_light(stored):
+        rows = read(stored, [*storage.columns, REFRESH, ROW])
+        found = quote(workspace.keep_local(rows, stored.schema(rows.column_names), "stored").view)
     equal = " AND ".join(f"s.{quote(name)} <=> d.{quote(name)}" for name in storage.columns)
     return workspace.keep(
         workspace.sql(f"""
             SELECT {REFRESH}, {ROW} FROM (
                 SELECT s.{REFRESH}, s.{ROW}, d.{weight},
-                       ROW_NUMBER() OVER (PARTITION BY d.{_DOOMED} ORDER BY s.{REFRESH}, s.{ROW}) AS {_IS}
-                FROM delta.{quote(table.location)} AS s JOIN {quote(wanted.view)} AS d ON {equal})
-            WHERE {_IS} <= -{weight}"""),
+                       ROW_NUMBER() OVER (PARTITION BY d.{_DOOMED} ORDER BY s.{REFRESH}, s.{ROW}) AS {_RANK}
+                FROM {found} AS s JOIN {quote(wanted)} AS d ON {equal})
+            WHERE {_RANK} <= -{weight}"""),
         "doomed",
     )
+
+
+def _without(kept: Kept, *columns: str) -> Rows:
+    local = kept.local.drop_columns(list(columns)) if kept.local is not None and columns else kept.local
+    return Rows(kept.frame.drop(*columns), local)
 
 
 def _tally(kept: Kept, *columns: str) -> Counter[tuple[Any, ...]]:

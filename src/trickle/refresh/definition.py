@@ -29,8 +29,8 @@ from trickle.refresh.shape import shape
 from trickle.refresh.spark_errors import explained
 from trickle.sql.build import SourceTable, SourceView, build
 from trickle.sql.scope import NotModelled
-from trickle.store.delta_log import DeltaLogs
 from trickle.store.leaves import CurrentLeaves
+from trickle.store.logs import DeltaLogs
 from trickle.store.sources import DeltaSource, Lookup, ViewSource
 
 MEANING = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -21,17 +21,16 @@ from trickle.catalog.model import Action, Progress, RefreshRecord
 from trickle.errors import Reinitialise
 from trickle.failpoints import reach
 from trickle.names import VISIBLE, quote
-from trickle.refresh.apply import RowCounts, apply_change, with_row_ids
+from trickle.refresh.apply import RowCounts, prepare, with_row_ids
 from trickle.refresh.choose import Choice
 from trickle.refresh.plan import Programs, RefreshPlan
 from trickle.refresh.spark_errors import is_file_missing, is_overflow, translate
-from trickle.store.delta_log import DeltaLogs
+from trickle.store.delta_log import Snapshot
 from trickle.store.leaves import PinnedLeaves
+from trickle.store.light import is_light, read
+from trickle.store.logs import DeltaLogs
 from trickle.store.table import CommitInfo, StorageTable, StoredCommit
 from trickle.store.workspace import Kept, Workspace
-
-SMALL_BYTES = 512 * 1024
-"""A table up to this size is read once as a whole instead of once per set of keys."""
 
 COMPARE_BYTES = 64 * 1024 * 1024
 """Up to this size a FULL refresh compares with what is stored and writes only the difference."""
@@ -130,8 +129,8 @@ class _Run:
         if program is None:
             reason = "the changes cancel out in the columns the query uses"
             return replace(choice, action=Action.NO_DATA, reason=reason), RowCounts(), None
-        with self._phase("compute"):
-            change = self._compute(program, feeds)
+        with self._phase("gather"):
+            change = self._gather(program, feeds)
         counts, commit = self._apply(choice, change)
         return choice, counts, commit
 
@@ -141,9 +140,8 @@ class _Run:
         comparable = not self._plan.definition.incomparable
         if stored is None or not comparable or not (self._has_dependents or stored.size_in_bytes <= COMPARE_BYTES):
             return self._rebuild(choice)
-        with self._phase("compute"), self._adaptive():
-            change = self._workspace.keep(self._frame(self._plan.definition.storage.replacement()), "change")
-        return self._apply(choice, change)
+        with self._adaptive():
+            return self._apply(choice, self._frame(self._plan.definition.storage.replacement()))
 
     def _rebuild(self, choice: Choice) -> tuple[RowCounts, StoredCommit]:
         storage = self._plan.definition.storage
@@ -152,27 +150,28 @@ class _Run:
             frame = with_row_ids(frame, self._sequence)
         with self._phase("commit"), self._adaptive():
             reach("before-data-commit")
-            commit = self._table.overwrite(frame, self._commit_info(choice)(RowCounts()))
+            commit = self._table.overwrite(frame, self._commit_info(choice, RowCounts()))
             reach("after-data-commit")
         written = self._executor.logs.commit(self._table.location, commit.version)
         inserted = self._visible_rows() if self._plan.definition.filtered else written.rows_added
         return RowCounts(inserted=inserted, deleted=written.rows_removed), commit
 
-    def _apply(self, choice: Choice, change: Kept) -> tuple[RowCounts, StoredCommit | None]:
+    def _apply(self, choice: Choice, change: DataFrame) -> tuple[RowCounts, StoredCommit | None]:
+        storage = self._plan.definition.storage
+        stored = self._executor.logs.snapshot(self._table.location)
+        if stored is None:
+            raise Reinitialise("nothing-stored", "the stored rows of this stream table are gone")
+        with self._phase("compute"):
+            ready = prepare(storage, change, stored, self._workspace, self._sequence)
+        if ready is None:
+            return RowCounts(), None
         with self._phase("commit"):
             reach("before-data-commit")
-            counts, commit = apply_change(
-                self._plan.definition.storage,
-                change,
-                self._table,
-                self._workspace,
-                self._commit_info(choice),
-                self._sequence,
-            )
+            commit = ready.commit(self._table, self._commit_info(choice, ready.counts))
             reach("after-data-commit")
-        return counts, commit
+        return ready.counts, commit
 
-    # Gather and compute
+    # Gather
 
     def _read_feeds(self, program: Program) -> dict[str, Kept]:
         return {
@@ -181,7 +180,8 @@ class _Run:
             if step.kind is StepKind.CHANGES
         }
 
-    def _compute(self, program: Program, feeds: Mapping[str, Kept]) -> Kept:
+    def _gather(self, program: Program, feeds: Mapping[str, Kept]) -> DataFrame:
+        """Runs every step but the last, whose result is computed where it is applied."""
         small = self._gather_small(program)
         for step in program.steps[:-1]:
             if step.kind is StepKind.CHANGES:
@@ -192,7 +192,7 @@ class _Run:
                 self._views[step.name] = self._workspace.name(frame, step.name)
             else:
                 self._views[step.name] = self._workspace.keep(frame, step.name).view
-        return self._workspace.keep(self._frame(program.result.operator), program.result.name)
+        return self._frame(program.result.operator)
 
     def _gather_small(self, program: Program) -> set[str]:
         """Reads each small table once, whole, in the columns this program uses."""
@@ -201,18 +201,19 @@ class _Run:
             for node in walk(step.operator):
                 if isinstance(node, Scan) and node.reading is Reading.AFTER:
                     columns.setdefault(node.table, {}).update(dict.fromkeys(source for source, _ in node.reads))
-        small = {table for table in columns if self._size(table) <= SMALL_BYTES}
-        for table in sorted(small):
-            scan = Scan(table, tuple((name, name) for name in columns[table]))
-            kept = self._workspace.keep(self._frame(scan), f"source_{len(self._views)}")
-            self._views[table] = kept.view
+        small: set[str] = set()
+        for table, names in columns.items():
+            snapshot = self._snapshot(table)
+            if snapshot is None or not is_light(snapshot):
+                continue
+            rows = read(snapshot, list(names))
+            schema = snapshot.schema(rows.column_names)
+            self._views[table] = self._workspace.keep_local(rows, schema, f"source_{len(small) + 1}").view
+            small.add(table)
         return small
 
-    def _size(self, table: str) -> int:
-        if table == STORED:
-            snapshot = self._executor.logs.snapshot(self._table.location)
-            return snapshot.size_in_bytes if snapshot else 0
-        return self._plan.pins[table].size_in_bytes
+    def _snapshot(self, table: str) -> Snapshot | None:
+        return self._executor.logs.snapshot(self._table.location) if table == STORED else self._plan.pins[table]
 
     def _frame(self, node: Operator) -> DataFrame:
         return self._workspace.sql(lower(node, PinnedLeaves(self._plan.versions, self._views)).sql(dialect="spark"))
@@ -225,25 +226,20 @@ class _Run:
 
     # Record
 
-    def _commit_info(self, choice: Choice) -> Callable[[RowCounts], CommitInfo]:
-        plan = self._plan
-
-        def info(counts: RowCounts) -> CommitInfo:
-            return CommitInfo(
-                stream_table=plan.stream_table.id,
-                refresh_id=self._refresh_id,
-                sequence=self._sequence,
-                definition=plan.definition.checksum,
-                action=choice.action,
-                reason=choice.reason,
-                frontier=plan.frontier,
-                data_timestamp=self._started,
-                rows_inserted=counts.inserted,
-                rows_updated=counts.updated,
-                rows_deleted=counts.deleted,
-            )
-
-        return info
+    def _commit_info(self, choice: Choice, counts: RowCounts) -> CommitInfo:
+        return CommitInfo(
+            stream_table=self._plan.stream_table.id,
+            refresh_id=self._refresh_id,
+            sequence=self._sequence,
+            definition=self._plan.definition.checksum,
+            action=choice.action,
+            reason=choice.reason,
+            frontier=self._plan.frontier,
+            data_timestamp=self._started,
+            rows_inserted=counts.inserted,
+            rows_updated=counts.updated,
+            rows_deleted=counts.deleted,
+        )
 
     def _finish(self, choice: Choice, counts: RowCounts, commit: StoredCommit | None) -> Outcome:
         earlier = self._plan.stream_table.progress

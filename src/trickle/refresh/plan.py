@@ -17,8 +17,9 @@ from trickle.refresh.choose import Choice, choose
 from trickle.refresh.definition import Definition
 from trickle.refresh.shape import describe_difference
 from trickle.refresh.window import SourceWindow, frontier_of, read_windows
-from trickle.store.delta_log import DeltaLogs, Snapshot
+from trickle.store.delta_log import Snapshot
 from trickle.store.leaves import Versions
+from trickle.store.logs import DeltaLogs
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from trickle.catalog.model import Frontier, SourceVersion
 from trickle.errors import Reinitialise
-from trickle.store.delta_log import Commit, CommitMissing, DeltaLogs, Snapshot
+from trickle.store.delta_log import Commit, CommitMissing, Snapshot
+from trickle.store.logs import DeltaLogs
 
 
 @dataclass(frozen=True)

@@ -217,6 +217,9 @@ class _Builder:
         for clause, words in (("grouping_sets", "GROUPING SETS"), ("rollup", "ROLLUP"), ("cube", "CUBE")):
             if group.args.get(clause):
                 raise NotModelled(f"{words} has no rule yet")
+        if group.args.get("all") and group.expressions:
+            # sqlglot reads `GROUP BY ALL UNION (SELECT …)` as a call of a function named UNION.
+            raise NotModelled("GROUP BY ALL followed by an expression has no rule yet")
         if group.args.get("all") or [item.name.lower() for item in group.expressions] == ["all"]:
             return list(dict.fromkeys(item.unnest() for _, item in items if not _has_aggregate(item)))
         aliases = {name.lower(): item for name, item in items}

@@ -1,18 +1,13 @@
-"""The Delta log as trickle reads it: the newest version of a table, and what each commit did.
-
-Versions and metadata come from Delta's own log (a few milliseconds, no job); commits are read as the protocol's JSON
-files, through the file system the table lives on.
-"""
+"""The Delta log as trickle reads it: the newest version of a table, and what each commit did."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
+from pyspark.sql.types import StructField, StructType
 
 CDF_PROPERTY = "delta.enableChangeDataFeed"
 
@@ -31,7 +26,13 @@ class Snapshot:
     fields: Mapping[str, str]
     """Column → its definition in the log (type, nullability, column-mapping id), as canonical JSON."""
     properties: Mapping[str, str]
+    features: frozenset[str]
+    """Protocol features the table needs, of readers and writers."""
     size_in_bytes: int
+
+    def schema(self, columns: Iterable[str]) -> StructType:
+        """Some of the columns as Spark types."""
+        return StructType([StructField.fromJson(json.loads(self.fields[name])) for name in columns])
 
     @property
     def has_change_feed(self) -> bool:
@@ -66,59 +67,22 @@ class CommitMissing(Exception):
         self.version = version
 
 
-class DeltaLogs:
-    """Reads Delta logs with the file systems and credentials of a Spark session."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-        self._jvm: Any = spark._jvm
-        self._java_session: Any = spark._jsparkSession
-
-    def _log(self, location: str) -> Any:
-        path = self._jvm.org.apache.hadoop.fs.Path(location)
-        return self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._java_session, path)
+class Log(Protocol):
+    """One way to read Delta logs; every one passes the same contract."""
 
     def snapshot(self, location: str) -> Snapshot | None:
         """The table as it is now, or None where no Delta table is."""
-        none = self._jvm.scala.Option.empty()
-        snapshot = self._log(location).update(False, none, none)
-        if snapshot.version() < 0:
-            return None
-        metadata = json.loads(snapshot.metadata().json())["metaData"]
-        schema = json.loads(metadata["schemaString"])
-        return Snapshot(
-            location=location,
-            version=snapshot.version(),
-            table_id=metadata["id"],
-            fields={field["name"]: json.dumps(field, sort_keys=True) for field in schema["fields"]},
-            properties=metadata.get("configuration", {}),
-            size_in_bytes=snapshot.sizeInBytes(),
-        )
 
     def version(self, location: str) -> int:
-        none = self._jvm.scala.Option.empty()
-        version: int = self._log(location).update(False, none, none).version()
-        return version
-
-    def commits(self, location: str, after: int, until: int) -> list[Commit]:
-        """The commits of (after, until], in order. Raises CommitMissing where the log was cut off."""
-        return [self.commit(location, version) for version in range(after + 1, until + 1)]
+        """The newest version, −1 where no Delta table is."""
 
     def commit(self, location: str, version: int) -> Commit:
-        log_path = self._log(location).logPath()
-        path = self._jvm.org.apache.hadoop.fs.Path(log_path, f"{version:020d}.json")
-        files = log_path.getFileSystem(self._spark.sparkContext._jsc.hadoopConfiguration())
-        try:
-            stream = files.open(path)
-        except Py4JJavaError as error:
-            if "FileNotFound" in error.java_exception.getClass().getName():
-                raise CommitMissing(version) from None
-            raise
-        try:
-            text = self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
-        finally:
-            stream.close()
-        return parse_commit(version, text)
+        """What a version did. Raises CommitMissing where the log no longer has it."""
+
+
+def fields_of(schema: str) -> dict[str, str]:
+    """Column → definition, from a schema as the log writes it."""
+    return {field["name"]: json.dumps(field, sort_keys=True) for field in json.loads(schema)["fields"]}
 
 
 def parse_commit(version: int, text: str) -> Commit:
@@ -154,6 +118,16 @@ def parse_commit(version: int, text: str) -> Commit:
     return Commit(version, operation, changes_data, added, removed, replaces_all, change_feed, info.get("userMetadata"))
 
 
+def features_of(protocol: Mapping[str, Any]) -> frozenset[str]:
+    """Named features; older protocols number them, and those above the first few count as unknown."""
+    named = {*protocol.get("readerFeatures", ()), *protocol.get("writerFeatures", ())}
+    if protocol["minReaderVersion"] == 2 or protocol["minWriterVersion"] in (5, 6):
+        named.add("columnMapping")
+    if protocol["minWriterVersion"] == 3:
+        named.add("checkConstraints")
+    return frozenset(named)
+
+
 def _records(file: Mapping[str, Any]) -> int:
     """Rows of a data file; a file without statistics counts as one row at least, never as none."""
     stats = file.get("stats")
@@ -167,9 +141,9 @@ def _rows_of_rewrite(metrics: Mapping[str, str], added: int, removed: int) -> tu
         found = [int(metrics[name]) for name in names if name in metrics]
         return sum(found) if found else None
 
-    updated = metric("numUpdatedRows", "numTargetRowsUpdated") or 0
-    inserted = metric("numTargetRowsInserted") or 0
-    deleted = metric("numDeletedRows", "numTargetRowsDeleted") or 0
+    updated = metric("numUpdatedRows", "numTargetRowsUpdated", "num_target_rows_updated") or 0
+    inserted = metric("numTargetRowsInserted", "num_target_rows_inserted") or 0
+    deleted = metric("numDeletedRows", "numTargetRowsDeleted", "num_target_rows_deleted") or 0
     if updated + inserted + deleted == 0:
         return max(added, 1), max(removed, 1)
     return inserted + updated, deleted + updated

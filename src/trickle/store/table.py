@@ -14,14 +14,17 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
+import pyarrow as pa
 from delta.exceptions import DeltaConcurrentModificationException
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from trickle.catalog.model import Action, Frontier, SourceVersion
 from trickle.errors import RetryableError
-from trickle.names import OP, quote
-from trickle.store.delta_log import CommitMissing, DeltaLogs
+from trickle.names import OP, quote, quote_all
+from trickle.store import light
+from trickle.store.delta_log import CommitMissing
+from trickle.store.logs import DeltaLogs
 
 _PLAIN_NAME = re.compile(r"[^ ,;{}()\n\t=]+")
 
@@ -41,6 +44,11 @@ class CommitInfo:
     rows_inserted: int = 0
     rows_updated: int = 0
     rows_deleted: int = 0
+
+    @property
+    def application(self) -> str:
+        """The name under which Delta counts this table's transactions."""
+        return f"trickle/{self.stream_table}"
 
     def to_json(self) -> str:
         fields = asdict(self) | {
@@ -63,6 +71,14 @@ class CommitInfo:
 
 
 @dataclass(frozen=True)
+class Rows:
+    """Rows to commit: as a frame, and in hand where they are few."""
+
+    frame: DataFrame
+    local: pa.Table | None = None
+
+
+@dataclass(frozen=True)
 class StoredCommit:
     version: int
     info: CommitInfo
@@ -78,8 +94,7 @@ class StorageTable:
 
     def last_commit(self) -> StoredCommit | None:
         """The newest commit that a refresh made; later maintenance commits are passed over."""
-        snapshot = self._logs.snapshot(self.location)
-        version = snapshot.version if snapshot else -1
+        version = self._logs.version(self.location)
         while version >= 0:
             try:
                 info = CommitInfo.from_json(self._logs.commit(self.location, version).user_metadata)
@@ -99,28 +114,47 @@ class StorageTable:
             writer.save(self.location)
         return self._confirmed(commit)
 
-    def append(self, frame: DataFrame, commit: CommitInfo) -> StoredCommit:
-        with self._transaction(commit):
-            frame.write.format("delta").mode("append").save(self.location)
+    def append(self, rows: Rows, commit: CommitInfo) -> StoredCommit:
+        if rows.local is not None and self._is_light():
+            with _translated():
+                light.append(self.location, rows.local, commit.application, commit.sequence, commit.to_json())
+        else:
+            with self._transaction(commit):
+                rows.frame.write.format("delta").mode("append").save(self.location)
         return self._confirmed(commit)
 
-    def merge(self, frame: DataFrame, identity: tuple[str, ...], commit: CommitInfo) -> StoredCommit:
-        """Rows of `frame` inserted (`I`), updated (`U`) or deleted (`D`) by identity, NULL matching NULL."""
+    def merge(self, rows: Rows, identity: tuple[str, ...], commit: CommitInfo) -> StoredCommit:
+        """Rows inserted (`I`), updated (`U`) or deleted (`D`) by identity, NULL matching NULL."""
+        if rows.local is not None and self._is_light():
+            with _translated():
+                light.merge(self.location, rows.local, identity, commit.application, commit.sequence, commit.to_json())
+        else:
+            with self._transaction(commit):
+                self._merge_by_spark(rows.frame, identity)
+        return self._confirmed(commit)
+
+    def _is_light(self) -> bool:
+        snapshot = self._logs.snapshot(self.location)
+        return snapshot is not None and light.is_light(snapshot)
+
+    def _merge_by_spark(self, frame: DataFrame, identity: tuple[str, ...]) -> None:
         matches = " AND ".join(f"t.{quote(name)} <=> s.{quote(name)}" for name in identity) or "true"
         values = {quote(name): f"s.{quote(name)}" for name in frame.columns if name != OP}
         op = f"s.{quote(OP)}"
         target = DeltaTable.forPath(self._session, self.location).alias("t")
         merge = target.merge(frame.alias("s"), matches).whenMatchedDelete(f"{op} = 'D'")
         merge = merge.whenMatchedUpdate(f"{op} = 'U'", set=dict(values))
-        merge = merge.whenNotMatchedInsert(f"{op} = 'I'", values=dict(values))
-        with self._transaction(commit):
-            merge.execute()
-        return self._confirmed(commit)
+        merge.whenNotMatchedInsert(f"{op} = 'I'", values=dict(values)).execute()
 
     @staticmethod
     def _properties(frame: DataFrame) -> Mapping[str, str]:
         """Names Parquet cannot carry need Delta's column mapping; the feed serves the tables above this one."""
         properties = {"delta.enableChangeDataFeed": "true"}
+        exact = [field.name for field in frame.schema if light.has_exact_statistics(field.dataType.typeName())]
+        if exact:
+            properties["delta.dataSkippingStatsColumns"] = quote_all(exact)
+        else:
+            properties["delta.dataSkippingNumIndexedCols"] = "0"
         if not all(_PLAIN_NAME.fullmatch(name) for name in frame.columns):
             properties["delta.columnMapping.mode"] = "name"
         return properties
@@ -129,7 +163,7 @@ class StorageTable:
     def _transaction(self, commit: CommitInfo) -> Iterator[None]:
         settings = {
             "spark.databricks.delta.commitInfo.userMetadata": commit.to_json(),
-            "spark.databricks.delta.write.txnAppId": f"trickle/{commit.stream_table}",
+            "spark.databricks.delta.write.txnAppId": commit.application,
             "spark.databricks.delta.write.txnVersion": str(commit.sequence),
         }
         for key, value in settings.items():
@@ -148,6 +182,14 @@ class StorageTable:
         if last is None or last.info.refresh_id != commit.refresh_id:
             raise _overtaken("its transaction version was taken")
         return last
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except light.Overtaken as error:
+        raise _overtaken(str(error)) from error
 
 
 def _overtaken(detail: str) -> RetryableError:

@@ -12,6 +12,8 @@ from typing import Self
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from trickle.names import HIDDEN, quote
 
@@ -57,12 +59,18 @@ class Workspace:
         self._views.append(view)
         return view
 
+    def keep_local(self, rows: pa.Table, schema: StructType, step: str) -> Kept:
+        """Rows that are here already, as a local relation of the given schema."""
+        wanted = to_arrow_schema(schema)
+        same = rows if rows.schema == wanted else rows.cast(wanted)
+        local = self.session.createDataFrame(same, schema).coalesce(1)
+        return Kept(self.name(local, step), local, rows.num_rows, same)
+
     def keep(self, frame: DataFrame, step: str) -> Kept:
         """The frame evaluated once, small ones in one job."""
         head = frame.limit(LOCAL_ROWS + 1).toArrow()
         if head.num_rows <= LOCAL_ROWS:
-            local = self.session.createDataFrame(head, frame.schema).coalesce(1)
-            return Kept(self.name(local, step), local, head.num_rows, head)
+            return self.keep_local(head, frame.schema, step)
         persisted = frame.persist()
         self._persisted.append(persisted)
         return Kept(self.name(persisted, step), persisted, persisted.count(), None)

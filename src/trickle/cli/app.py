@@ -1,0 +1,199 @@
+"""The commands of `trickle`. What takes more than a few lines has a module of its own."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+import trickle
+from trickle.cli.command import FAILED, CatalogUrl, Debug, Invocation, Output, Root, Settings, command
+from trickle.cli.console import Rows
+from trickle.cli.demo import run_demo
+from trickle.cli.doctor import run_doctor
+from trickle.cli.reports import (
+    history_table,
+    report_lines,
+    report_rows,
+    status_rows,
+    status_table,
+)
+from trickle.cli.sql import run_sql
+
+app = typer.Typer(
+    name="trickle",
+    help="Stream tables on Spark and Delta Lake: tables defined by a SELECT and kept up to date by computing only "
+    "what changed.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+def main() -> None:
+    """The entry point of the `trickle` command."""
+    app(prog_name="trickle")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"trickle {trickle.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    root: Annotated[
+        str | None,
+        typer.Option(
+            "--root", "-r", metavar="DIR", envvar="TRICKLE_ROOT", help="The warehouse. Default: ./trickle-data"
+        ),
+    ] = None,
+    catalog: Annotated[
+        str | None,
+        typer.Option(
+            "--catalog", metavar="URL", envvar="TRICKLE_CATALOG", help="The catalog. Default: a file in the root."
+        ),
+    ] = None,
+    output: Output = None,
+    debug: Debug = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Keeps the options given before the command's name."""
+    del version
+    context.obj = Settings(root, catalog, output, debug)
+
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The stream table.")]
+AnyName = Annotated[str | None, typer.Argument(metavar="[NAME]", help="One stream table; all of them without it.")]
+
+
+@command(app)
+def demo(
+    run: Invocation,
+    keep: Annotated[
+        Path | None, typer.Option("--keep", metavar="DIR", help="Keep the tables in this directory.")
+    ] = None,
+    orders: Annotated[
+        int, typer.Option("--orders", min=0, max=50_000_000, help="How many orders to generate.")
+    ] = 20_000,
+) -> int:
+    """Show a small shop, what changes in it, and what each change costs."""
+    return run_demo(run, keep, orders)
+
+
+@command(app)
+def sql(
+    run: Invocation,
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="[FILE]…", help="Scripts to run; - is standard input.")
+    ] = None,
+    statements: Annotated[
+        str | None, typer.Option("--execute", "-e", metavar="SQL", help="Statements to run, separated by ;")
+    ] = None,
+) -> int:
+    """Run SQL: a prompt, -e "…", script files, or standard input.
+
+    With --output json: the rows of the one result, or a list of {"statement", "rows"} where there are several.
+    """
+    return run_sql(run, statements, files or [])
+
+
+@command(app)
+def create(
+    run: Invocation,
+    name: Name,
+    query: Annotated[
+        str | None, typer.Argument(metavar="[QUERY]", help="The SELECT; - or nothing reads standard input.")
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", "-f", metavar="FILE", exists=True, dir_okay=False, help="Read the SELECT from a file."),
+    ] = None,
+    schedule: Annotated[
+        str | None, typer.Option("--schedule", "-s", metavar="TEXT", help="'30s', '1h30m', '*/5 * * * *', CALCULATED.")
+    ] = None,
+    mode: Annotated[str, typer.Option("--mode", "-m", metavar="MODE", help="AUTO, DIFFERENTIAL or FULL.")] = "AUTO",
+    comment: Annotated[str | None, typer.Option("--comment", metavar="TEXT", help="What it is for.")] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Change the definition if it exists.")] = False,
+) -> None:
+    """Create a stream table and load it."""
+    text = _query(query, file)
+    with run.spark() as t:
+        report = t.create_stream_table(name, text, schedule=schedule, mode=mode, comment=comment, replace=replace)
+    rows = report_rows([report] if report else [])
+    run.console.rows(Rows.of(rows), report_lines(rows))
+
+
+def _query(query: str | None, file: Path | None) -> str:
+    if query and file:
+        raise typer.BadParameter("give the query or --file, not both")
+    if file:
+        return file.read_text(encoding="utf-8")
+    if query and query != "-":
+        return query
+    if sys.stdin.isatty() and query != "-":
+        raise typer.BadParameter('give the query: trickle create NAME "SELECT …", --file FILE, or standard input')
+    return sys.stdin.read()
+
+
+@command(app)
+def refresh(
+    run: Invocation,
+    name: AnyName = None,
+    full: Annotated[bool, typer.Option("--full", help="Recompute, whatever changed; needs NAME.")] = False,
+) -> int:
+    """Bring one stream table, or all of them, up to date."""
+    if full and name is None:
+        raise typer.BadParameter("--full needs the name of a stream table")
+    with run.spark(existing=True) as t:
+        reports = t.refresh() if name is None else [t.refresh(name, full=full)]
+    rows = report_rows(reports)
+    run.console.rows(Rows.of(rows), report_lines(rows))
+    return FAILED if any(report.action is trickle.Action.FAILED for report in reports) else 0
+
+
+@command(app)
+def status(run: Invocation) -> None:
+    """Every stream table at a glance. Needs no Spark."""
+    rows = status_rows(run.connect(existing=True).status())
+    run.console.rows(rows, status_table(rows.as_dicts()))
+
+
+@command(app)
+def history(
+    run: Invocation,
+    name: AnyName = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many refreshes, the newest first.")] = 20,
+) -> None:
+    """What every refresh did, why, and what it cost. Needs no Spark."""
+    rows = report_rows(run.connect(existing=True).history(name, limit))
+    run.console.rows(Rows.of(rows), history_table(rows))
+
+
+@command(app)
+def explain(run: Invocation, name: Name) -> None:
+    """How a stream table is kept, and what its next refresh would do."""
+    with run.spark(existing=True) as t:
+        explanation = t.explain(name)
+    run.console.document(asdict(explanation), Text(str(explanation)))
+
+
+@command(app)
+def doctor(
+    run: Invocation,
+    quick: Annotated[bool, typer.Option("--quick", help="Only what can be checked without starting Spark.")] = False,
+) -> int:
+    """Check this machine, the warehouse and the sources of every stream table."""
+    return run_doctor(run, quick=quick)
+
+
+__all__ = ["CatalogUrl", "Root", "app", "main"]

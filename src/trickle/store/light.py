@@ -1,0 +1,108 @@
+"""Light: small tables through delta-rs, in milliseconds and without a Spark job.
+
+It moves finished rows: reads a small table whole, appends to one, merges by identity into one. It never computes.
+What it cannot do exactly it does not do at all: `is_light` says no and Spark does the work.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError
+
+from trickle.names import OP
+from trickle.store.delta_log import Snapshot
+from trickle.store.logs import local_path
+
+SMALL_BYTES = 512 * 1024
+"""A table up to this size is read whole instead of once per set of keys, and rewritten rather than searched."""
+
+_FEATURES = frozenset({"timestampNtz", "changeDataFeed", "invariants", "appendOnly"})
+_TYPES = re.compile(r'"type": "(?:void|interval|variant|char|varchar|geometry|geography)')
+
+# delta-rs 1.6 writes decimal and timestamp statistics as doubles and text that Spark may read as a slightly different
+# bound, and leaves NaN out where Spark counts it as the largest value: files would be skipped that should be read.
+# Stream tables therefore keep statistics only of columns where both agree.
+_EXACT_STATISTICS = frozenset({'"string"', '"byte"', '"short"', '"integer"', '"long"', '"date"'})
+
+
+def is_light(snapshot: Snapshot) -> bool:
+    """Whether a table is small, on a local disk, and free of features that delta-rs does not handle."""
+    return (
+        snapshot.size_in_bytes <= SMALL_BYTES
+        and local_path(snapshot.location) is not None
+        and snapshot.features <= _FEATURES
+        and not any(_TYPES.search(field) or "__CHAR_VARCHAR" in field for field in snapshot.fields.values())
+    )
+
+
+def has_exact_statistics(spark_type: str) -> bool:
+    return f'"{spark_type}"' in _EXACT_STATISTICS
+
+
+def read(snapshot: Snapshot, columns: list[str]) -> pa.Table:
+    """The rows of a light table in some of its columns, at the snapshot's version."""
+    table = DeltaTable(local_path(snapshot.location) or "", version=snapshot.version)
+    if columns:
+        return table.to_pyarrow_table(columns=columns)
+    # Rows of no columns still count; Arrow cannot hold them, so they carry the first one.
+    return table.to_pyarrow_table(columns=[next(iter(snapshot.fields))])
+
+
+class Overtaken(Exception):
+    """Somebody else committed meanwhile, or this transaction version is taken."""
+
+
+def append(location: str, rows: pa.Table, application: str, sequence: int, metadata: str) -> None:
+    """Raises Overtaken; then nothing was written."""
+    table = _open(location, application, sequence)
+    try:
+        write_deltalake(table, rows, mode="append", commit_properties=_properties(application, sequence, metadata))
+    except CommitFailedError as error:
+        raise Overtaken(str(error)) from error
+
+
+def merge(
+    location: str, rows: pa.Table, identity: tuple[str, ...], application: str, sequence: int, metadata: str
+) -> None:
+    """Rows inserted (`I`), updated (`U`) or deleted (`D`) by identity. Raises Overtaken; then nothing was written."""
+    table = _open(location, application, sequence)
+    matches = " AND ".join(f"(t.{_quoted(name)} IS NOT DISTINCT FROM s.{_quoted(name)})" for name in identity) or "true"
+    values = {_quoted(name): f"s.{_quoted(name)}" for name in rows.column_names if name != OP}
+    op = f"s.{_quoted(OP)}"
+    merging = table.merge(
+        rows,
+        predicate=matches,
+        source_alias="s",
+        target_alias="t",
+        commit_properties=_properties(application, sequence, metadata),
+    )
+    merging = merging.when_matched_delete(f"{op} = 'D'").when_matched_update(values, predicate=f"{op} = 'U'")
+    merging = merging.when_not_matched_insert(values, predicate=f"{op} = 'I'")
+    try:
+        merging.execute()
+    except CommitFailedError as error:
+        raise Overtaken(str(error)) from error
+
+
+def _open(location: str, application: str, sequence: int) -> DeltaTable:
+    # Unlike Spark, delta-rs writes a transaction version it has seen; and a retry would pass a commit made meanwhile.
+    table = DeltaTable(local_path(location) or "")
+    seen = table.transaction_version(application)
+    if seen is not None and seen >= sequence:
+        raise Overtaken(f"transaction version {sequence} is taken")
+    return table
+
+
+def _properties(application: str, sequence: int, metadata: str) -> CommitProperties:
+    return CommitProperties(
+        custom_metadata={"userMetadata": metadata},
+        app_transactions=[Transaction(application, sequence)],
+        max_commit_retries=0,
+    )
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,213 @@
+"""The defining laws of every operator, on trees built by hand and random weighted data.
+
+    evaluate(op, after) − evaluate(op, before) = evaluate(differentiate(op), change)
+    restrict(op, K) ⊇ op ⋉ K, and a group is never cut in two
+    reconstruct_before(x) = x
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlglot import parse_one
+
+from laws.data import applied
+from laws.duck import Duck, Feed, Row
+from trickle.algebra.aggregate import Aggregate, distinct
+from trickle.algebra.differentiate import Window, differentiate
+from trickle.algebra.expressions import Expression, Output, passing
+from trickle.algebra.filter import Filter
+from trickle.algebra.inner_join import InnerJoin
+from trickle.algebra.operator import Operator
+from trickle.algebra.program import reconstruct_before
+from trickle.algebra.project import Project, renamed
+from trickle.algebra.restrict import Keys, restrict
+from trickle.algebra.scan import Reading, Scan, before
+from trickle.algebra.semi_join import SemiJoin, restrict_here
+from trickle.algebra.union_all import UnionAll
+
+SCHEMA = {table: {"k": "INTEGER", "v": "INTEGER"} for table in ("r", "s", "keys")}
+
+
+def sql(text: str) -> Expression:
+    """An expression over quoted, unqualified columns."""
+    return parse_one(text, dialect="duckdb")
+
+
+def output(name: str, text: str) -> Output:
+    return Output(name, sql(text))
+
+
+R = Scan("r", (("k", "k"), ("v", "v")))
+R2 = Scan("r", (("k", "k2"), ("v", "v2")))
+S = Scan("s", (("k", "l"), ("v", "w")))
+S_AS_R = renamed(S, {"l": "k", "w": "v"})
+
+EQUI_JOIN = InnerJoin((R, S), (sql("k = l"),))
+SELF_JOIN = InnerJoin((R, R2), (sql("k = v2"),))
+SUMS = (output("n", "count(*)"), output("total", "sum(v)"), output("low", "min(v)"))
+PER_KEY = Aggregate(R, ("k",), SUMS)
+
+OPERATORS: dict[str, Operator] = {
+    "scan": R,
+    "filter": Filter(R, sql("v > 0 OR k IS NULL")),
+    "filter that is null": Filter(R, sql("NOT v = k")),
+    "project": Project(R, (output("k", "k"), output("x", "coalesce(v, 0) * 2"))),
+    "project that makes duplicates": Project(R, (output("v", "1"), output("k", "k"))),
+    "union all": UnionAll((R, S_AS_R)),
+    "union all with itself": UnionAll((R, R)),
+    "equality join": EQUI_JOIN,
+    "join with an inequality": InnerJoin((R, S), (sql("k = l"), sql("v < w"))),
+    "join by inequality alone": InnerJoin((R, S), (sql("v < w"),)),
+    "join on an expression": InnerJoin((R, S), (sql("k = l + 1"),)),
+    "null-safe join": InnerJoin((R, S), (sql("k IS NOT DISTINCT FROM l"),)),
+    "cross join": InnerJoin((R, S), ()),
+    "self join": SELF_JOIN,
+    "three-way join": InnerJoin((R, S, R2), (sql("k = l"), sql("w = v2"))),
+    "three-way join in a circle": InnerJoin((R, S, R2), (sql("k = l"), sql("w = v2"), sql("v = k2"))),
+    "aggregate": PER_KEY,
+    "aggregate of two keys": Aggregate(R, ("k", "v"), (output("n", "count(*)"),)),
+    "aggregate of distinct values": Aggregate(R, ("k",), (output("n", "count(DISTINCT v)"),)),
+    "global aggregate": Aggregate(R, (), SUMS),
+    "global aggregate over nothing": Aggregate(Filter(R, sql("k > 100")), (), SUMS),
+    "distinct": distinct(R),
+    "distinct of a union": distinct(UnionAll((R, S_AS_R))),
+    "aggregate of a join by keys of both sides": Aggregate(EQUI_JOIN, ("v", "w"), (output("n", "count(*)"),)),
+    "aggregate of a self join": Aggregate(SELF_JOIN, ("k",), (output("total", "sum(v2)"),)),
+    "aggregate by a computed key": Aggregate(
+        Project(R, (*passing(["v"]), output("k", "k % 2"))), ("k",), (output("high", "max(v)"),)
+    ),
+    "aggregate of an aggregate": Aggregate(PER_KEY, ("n",), (output("groups", "count(*)"),)),
+    "filter over an aggregate": Filter(PER_KEY, sql("n > 1")),
+    "join with an aggregate": InnerJoin((PER_KEY, S), (sql("k = l"), sql("n > w"))),
+    "join with a global aggregate": InnerJoin((Aggregate(R, (), (output("top", "max(v)"),)), S), (sql("top = w"),)),
+    "semi-joined distinct": distinct(InnerJoin((distinct(R), distinct(S)), (sql("v = w"),))),
+}
+"""Operators over r and s, all with columns that restrictions can name."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """Tables before, and what happens to them."""
+
+    tables: dict[str, list[Row]]
+    feeds: dict[str, Feed]
+
+    @property
+    def window(self) -> Window:
+        return Window(frozenset(self.feeds))
+
+
+values = st.none() | st.integers(0, 2)
+rows = st.tuples(values, values)
+
+
+@st.composite
+def feeds(draw: st.DrawFn, table: list[Row]) -> Feed:
+    """Some rows go, some come, some come and go."""
+    kept = draw(st.lists(st.booleans(), min_size=len(table), max_size=len(table)))
+    gone = [(row, -1) for row, keep in zip(table, kept, strict=True) if not keep]
+    come = [(row, draw(st.sampled_from((1, 1, 2)))) for row in draw(st.lists(rows, max_size=3))]
+    noise = [(row, weight) for row in draw(st.lists(rows, max_size=1)) for weight in (-1, +1)]
+    return draw(st.permutations(gone + come + noise))
+
+
+@st.composite
+def moves(draw: st.DrawFn) -> Move:
+    tables = {table: draw(st.lists(rows, max_size=5)) for table in ("r", "s", "keys")}
+    changed = draw(st.sampled_from((("r",), ("s",), ("r", "s"), ("r", "s"))))
+    return Move(tables, {table: draw(feeds(tables[table])) for table in changed})
+
+
+@pytest.fixture(scope="module")
+def duck() -> Iterator[Duck]:
+    with Duck(SCHEMA) as connection:
+        yield connection
+
+
+law = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+every_operator = pytest.mark.parametrize("name", OPERATORS)
+
+
+def fill(duck: Duck, move: Move) -> None:
+    readings: dict[tuple[str, str], list[Row]] = {}
+    for table, old in move.tables.items():
+        feed = move.feeds.get(table, [])
+        readings[table, "before"] = old
+        readings[table, "after"] = applied(old, feed)
+        readings[table, "delta"] = [(*row, weight) for row, weight in feed]
+    duck.fill(readings)
+
+
+def difference(new: Counter[Row], old: Counter[Row]) -> Counter[Row]:
+    result = Counter(new)
+    result.subtract(old)
+    return Counter({row: weight for row, weight in result.items() if weight})
+
+
+@every_operator
+@law
+@given(move=moves())
+def test_the_delta_is_what_changed(duck: Duck, name: str, move: Move) -> None:
+    op = OPERATORS[name]
+    fill(duck, move)
+    delta = differentiate(op, move.window)
+    changed = difference(duck.evaluate(op), duck.evaluate(before(op, move.window)))
+    assert (duck.evaluate(delta) if delta else Counter()) == changed
+
+
+@every_operator
+@law
+@given(move=moves())
+def test_rows_before_are_reconstructed_from_rows_after(duck: Duck, name: str, move: Move) -> None:
+    fill(duck, move)
+    delta = differentiate(OPERATORS[name], move.window)
+    if delta:
+        assert duck.evaluate(reconstruct_before(delta)) == duck.evaluate(delta)
+
+
+@law
+@given(move=moves(), null_safe=st.booleans())
+def test_a_gathered_table_before_is_the_one_after_without_its_change(duck: Duck, move: Move, null_safe: bool) -> None:
+    fill(duck, move)
+    keys = distinct(Scan("keys", (("k", "wanted"),)))
+    gathered = SemiJoin(Scan("r", R.reads, Reading.BEFORE), keys, (("k", "wanted"),), null_safe)
+    rebuilt = reconstruct_before(gathered)
+    assert rebuilt != gathered
+    assert duck.evaluate(rebuilt) == duck.evaluate(gathered)
+
+
+@every_operator
+@law
+@given(move=moves(), null_safe=st.booleans(), choice=st.data())
+def test_a_restriction_keeps_all_wanted_rows_and_whole_groups(
+    duck: Duck, name: str, move: Move, null_safe: bool, choice: st.DataObject
+) -> None:
+    op = OPERATORS[name]
+    fill(duck, move)
+    wanted = choice.draw(st.lists(st.sampled_from(op.columns), min_size=1, max_size=2, unique=True))
+    pairs = tuple(zip(wanted, ("key_1", "key_2"), strict=False))
+    keys = Keys(distinct(Scan("keys", (("k", "key_1"), ("v", "key_2")))), pairs, null_safe)
+    everything = duck.evaluate(op)
+    kept = duck.evaluate(restrict(op, keys))
+    assert kept >= duck.evaluate(restrict_here(op, keys)), "a wanted row is missing"
+    assert kept <= everything, "a row came out of nowhere"
+    places = [op.columns.index(column) for column in wanted]
+    groups = {tuple(row[place] for place in places) for row in kept}
+    whole = Counter({row: n for row, n in everything.items() if tuple(row[place] for place in places) in groups})
+    assert kept == whole, "a group was cut in two"
+
+
+def test_a_delta_is_none_where_no_source_changed() -> None:
+    for op in OPERATORS.values():
+        assert differentiate(op, Window(frozenset({"other"}))) is None
+
+
+def test_a_global_aggregate_has_its_row_over_nothing(duck: Duck) -> None:
+    fill(duck, Move({"r": [], "s": [], "keys": []}, {"r": []}))
+    assert duck.evaluate(OPERATORS["global aggregate"]) == Counter({(0, None, None): 1})

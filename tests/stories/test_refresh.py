@@ -1,0 +1,356 @@
+"""What a refresh does: which way it goes, what it writes, what it leaves alone, and what it says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import trickle
+from stories.check import assert_right, caught, counts, declared, rows, storage_commits, storage_files
+
+Action = trickle.Action
+
+TOTALS = "SELECT customer, SUM(amount) AS total FROM orders GROUP BY customer"
+
+
+@pytest.fixture
+def orders(t: trickle.Trickle) -> trickle.Trickle:
+    t.sql("CREATE TABLE orders (id INT, customer STRING, amount INT, note STRING)")
+    t.sql("INSERT INTO orders VALUES (1, 'alice', 10, 'x'), (2, 'bob', 20, 'y'), (3, 'bob', 5, 'z')")
+    return t
+
+
+def _source_version(t: trickle.Trickle) -> int:
+    return int(t.sql("DESCRIBE HISTORY orders").agg({"version": "max"}).collect()[0][0])
+
+
+def _frontier(t: trickle.Trickle, name: str) -> list[int]:
+    return [at.version for at in declared(t, name).progress.frontier.values()]
+
+
+# Nothing to do
+
+
+def test_what_changes_no_result_writes_nothing_and_still_advances_the_frontier(orders: trickle.Trickle) -> None:
+    t = orders
+    t.sql(f"CREATE STREAM TABLE totals AS {TOTALS}")
+    files, first = storage_files(t, "totals"), declared(t, "totals").progress
+    reasons = []
+    for change in (
+        "UPDATE orders SET note = 'other' WHERE id = 1",
+        "UPDATE orders SET amount = amount",
+        "OPTIMIZE orders",
+        "ALTER TABLE orders SET TBLPROPERTIES ('owner' = 'shop')",
+    ):
+        t.sql(change)
+        report = t.refresh("totals")
+        assert report.action is Action.NO_DATA, (change, report)
+        assert report.sequence is None
+        assert counts(report) == (0, 0, 0)
+        assert _frontier(t, "totals") == [_source_version(t)]
+        reasons.append(report.reason)
+    assert reasons == [
+        "the changes cancel out in the columns the query uses",
+        "the changes cancel out in the columns the query uses",
+        "the commits since the last refresh changed no rows",
+        "the commits since the last refresh changed no rows",
+    ]
+    assert t.refresh("totals").reason == "no source has a new version"
+    now = declared(t, "totals").progress
+    assert storage_files(t, "totals") == files
+    assert (now.storage_version, now.sequence) == (first.storage_version, first.sequence)
+    assert now.data_timestamp > first.data_timestamp
+    t.sql("INSERT INTO orders VALUES (4, 'alice', 1, 'x')")
+    assert t.refresh("totals").action is Action.DIFFERENTIAL
+    assert_right(t)
+
+
+# Windows of every kind
+
+
+def test_many_commits_are_one_window_and_one_commit(orders: trickle.Trickle) -> None:
+    t = orders
+    t.sql(f"CREATE STREAM TABLE totals AS {TOTALS}")
+    for number in range(4, 9):
+        t.sql(f"INSERT INTO orders VALUES ({number}, 'carol', {number}, 'x')")
+    t.sql("UPDATE orders SET customer = 'dora' WHERE id = 4")
+    t.sql("DELETE FROM orders WHERE customer = 'bob'")
+    t.sql("OPTIMIZE orders")
+    t.sql(
+        "MERGE INTO orders o USING (SELECT 1 AS id UNION ALL SELECT 99) s ON o.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET amount = 11 WHEN NOT MATCHED THEN INSERT VALUES (s.id, 'eve', 1, 'm')"
+    )
+    report = t.refresh("totals")
+    assert report.action is Action.DIFFERENTIAL
+    assert counts(report) == (3, 1, 1)
+    assert len(storage_commits(t, "totals")) == 2
+    (estimate,) = report.estimates.values()
+    assert estimate["versions"] == 9
+    assert_right(t)
+
+
+OVERWRITE = "INSERT OVERWRITE orders VALUES (1, 'alice', 10, 'new'), (7, 'zoe', 7, 'n')"
+
+
+@pytest.mark.parametrize(
+    ("statements", "operation", "expected"),
+    [
+        ((OVERWRITE,), "WRITE", (1, 0, 1)),
+        (("DELETE FROM orders",), "DELETE", (0, 0, 2)),
+        (("DELETE FROM orders", "RESTORE TABLE orders TO VERSION AS OF 1"), "RESTORE", (0, 0, 0)),
+        (
+            ("UPDATE orders SET amount = 1", OVERWRITE, "INSERT INTO orders VALUES (8, 'zoe', 1, 'n')"),
+            "WRITE",
+            (1, 0, 1),
+        ),
+    ],
+    ids=["overwritten", "emptied", "emptied and restored", "overwritten between other changes"],
+)
+def test_a_replaced_source_gives_the_difference(
+    orders: trickle.Trickle, statements: tuple[str, ...], operation: str, expected: tuple[int, int, int]
+) -> None:
+    t = orders
+    t.sql(f"CREATE STREAM TABLE totals AS {TOTALS}")
+    t.sql("CREATE STREAM TABLE plain AS SELECT id, customer FROM orders")
+    for statement in statements:
+        t.sql(statement)
+    reports = {report.name.rpartition(".")[2]: report for report in t.refresh()}
+    assert counts(reports["totals"]) == expected
+    assert all(report.action in (Action.DIFFERENTIAL, Action.NO_DATA) for report in reports.values())
+    if expected != (0, 0, 0):
+        assert f"orders was replaced by {operation}" in reports["totals"].reason
+    assert_right(t)
+
+
+def test_an_insert_only_window_appends(orders: trickle.Trickle) -> None:
+    t = orders
+    t.sql("CREATE STREAM TABLE large AS SELECT id, amount FROM orders WHERE amount >= 10")
+    t.sql("CREATE STREAM TABLE pairs AS SELECT a.id, b.note FROM orders a JOIN orders b ON a.customer = b.customer")
+    t.sql(f"CREATE STREAM TABLE totals AS {TOTALS}")
+    t.sql("INSERT INTO orders VALUES (4, 'carol', 30, 'w'), (5, 'carol', 1, 'v')")
+    for report in t.refresh():
+        assert report.action is Action.DIFFERENTIAL
+        name = report.name.rpartition(".")[2]
+        last = storage_commits(t, name)[-1]
+        assert any("add" in action for action in last)
+        assert not any("remove" in action or "cdc" in action for action in last), name
+    assert_right(t)
+
+
+# Choosing
+
+
+@pytest.fixture
+def numbers(t: trickle.Trickle) -> trickle.Trickle:
+    t.sql("CREATE TABLE numbers AS SELECT id, id % 7 AS remainder, 1 AS one FROM range(2000)")
+    t.sql("CREATE STREAM TABLE sums AS SELECT remainder, SUM(one) AS n FROM numbers GROUP BY remainder")
+    t.sql("CREATE STREAM TABLE even AS SELECT remainder, n FROM sums WHERE n > 0")
+    return t
+
+
+def test_auto_recomputes_when_most_rows_changed_and_says_the_numbers(numbers: trickle.Trickle) -> None:
+    t = numbers
+    t.sql("UPDATE numbers SET one = 2 WHERE id < 1500 AND remainder <> 3")
+    sums, even = t.refresh()
+    assert sums.action is Action.FULL
+    ((key, estimate),) = sums.estimates.items()
+    changed = estimate["changed_rows"]
+    assert (estimate["source_rows"], estimate["share"] > 0.3, changed >= 1000) == (2000, True, True)
+    assert f"{changed:,} changed rows of {key} against 2,000 rows now" in sums.reason
+    # Only what differs is written, so that the table above stays differential, with few rows.
+    assert counts(sums) == (0, 6, 0)
+    assert even.action is Action.DIFFERENTIAL
+    assert counts(even) == (6, 0, 6)
+    assert_right(t)
+    t.sql("UPDATE numbers SET one = 3 WHERE id < 200")
+    assert [report.action for report in t.refresh()] == [Action.DIFFERENTIAL, Action.DIFFERENTIAL]
+    assert_right(t)
+
+
+def test_a_full_refresh_on_request_that_finds_nothing_writes_nothing(numbers: trickle.Trickle) -> None:
+    t = numbers
+    files = storage_files(t, "sums")
+    report = t.refresh("sums", full=True)
+    assert (report.action, report.reason) == (Action.FULL, "asked for with FULL")
+    assert counts(report) == (0, 0, 0)
+    assert storage_files(t, "sums") == files
+    assert t.refresh("even").action is Action.NO_DATA
+
+
+# Several stream tables
+
+
+def test_one_tick_carries_a_change_through_a_chain(orders: trickle.Trickle) -> None:
+    t = orders
+    t.sql("CREATE STREAM TABLE first AS SELECT id, customer, amount FROM orders WHERE amount > 1")
+    t.sql("CREATE STREAM TABLE second AS SELECT customer, SUM(amount) AS total FROM first GROUP BY customer")
+    t.sql("CREATE STREAM TABLE third AS SELECT COUNT(*) AS customers, SUM(total) AS total FROM second")
+    assert rows(t, "SELECT * FROM third") == {(2, 35): 1}
+    t.sql("INSERT INTO orders VALUES (4, 'carol', 100, 'x')")
+    t.sql("UPDATE orders SET amount = 15 WHERE id = 1")
+    reports = t.refresh()
+    assert [report.name.rpartition(".")[2] for report in reports] == ["first", "second", "third"]
+    assert {report.action for report in reports} == {Action.DIFFERENTIAL}
+    assert rows(t, "SELECT * FROM third") == {(3, 140): 1}
+    assert_right(t)
+    t.sql("UPDATE orders SET note = 'only'")
+    assert {report.action for report in t.refresh()} == {Action.NO_DATA}
+
+
+def test_refreshing_one_table_pulls_those_it_reads_and_no_others(orders: trickle.Trickle) -> None:
+    t = orders
+    t.sql("CREATE STREAM TABLE first AS SELECT id, customer, amount FROM orders WHERE amount > 1")
+    t.sql("CREATE STREAM TABLE second AS SELECT customer, SUM(amount) AS total FROM first GROUP BY customer")
+    t.sql("CREATE STREAM TABLE beside AS SELECT COUNT(*) AS n FROM orders")
+    t.sql("INSERT INTO orders VALUES (4, 'carol', 100, 'x')")
+    report = t.refresh("second")
+    assert (report.name.rpartition(".")[2], report.action) == ("second", Action.DIFFERENTIAL)
+    assert [record.action for record in t.history("first")] == [Action.DIFFERENTIAL, Action.INITIAL]
+    assert len(t.history("beside")) == 1
+    assert_right(t, "first", "second")
+
+
+def test_two_paths_from_one_source_meet_at_the_same_version(orders: trickle.Trickle) -> None:
+    t = orders
+    t.sql(f"CREATE STREAM TABLE totals AS {TOTALS}")
+    t.sql("CREATE STREAM TABLE best AS SELECT customer, MAX(amount) AS most FROM orders GROUP BY customer")
+    t.sql(
+        "CREATE STREAM TABLE diamond AS SELECT a.customer, a.total, b.most, o.id FROM totals a "
+        "JOIN best b ON a.customer = b.customer JOIN orders o ON o.customer = a.customer"
+    )
+    for change in (
+        "INSERT INTO orders VALUES (4, 'carol', 100, 'x'), (5, 'alice', 50, 'y')",
+        "DELETE FROM orders WHERE id IN (2, 3)",
+        "UPDATE orders SET customer = 'bob', amount = amount + 1",
+    ):
+        t.sql(change)
+        t.refresh("diamond")
+        assert_right(t)
+        at = {version for name in ("totals", "best", "diamond") for key, version in _sources(t, name)}
+        assert at == {_source_version(t)}
+
+
+def _sources(t: trickle.Trickle, name: str) -> list[tuple[str, int]]:
+    frontier = declared(t, name).progress.frontier
+    return [(key, at.version) for key, at in frontier.items() if key.rpartition(".")[2] == "orders"]
+
+
+# Trouble
+
+
+def test_a_failing_table_is_reported_the_others_go_on_and_it_recovers(orders: trickle.Trickle) -> None:
+    t = orders
+    t.sql("CREATE STREAM TABLE ages AS SELECT id, CAST(note AS INT) AS age FROM orders WHERE note < '9'")
+    t.sql("CREATE STREAM TABLE above AS SELECT COUNT(age) AS n FROM ages")
+    t.sql("CREATE STREAM TABLE shares AS SELECT id, 100 DIV amount AS share FROM orders")
+    t.sql(f"CREATE STREAM TABLE totals AS {TOTALS}")
+    t.sql("INSERT INTO orders VALUES (4, 'dora', 0, '4 years')")
+    reports = {report.name.rpartition(".")[2]: report for report in t.refresh()}
+    assert {name: report.action for name, report in reports.items()} == {
+        "ages": Action.FAILED,
+        "shares": Action.FAILED,
+        "totals": Action.DIFFERENTIAL,
+    }
+    assert "4 years" in reports["ages"].error
+    assert "zero" in reports["shares"].error.lower()
+    assert rows(t, "SELECT * FROM shares") == {(1, 10): 1, (2, 5): 1, (3, 20): 1}
+    assert {status.name.rpartition(".")[2]: status.failures for status in t.status()} == {
+        "above": 0,
+        "ages": 1,
+        "shares": 1,
+        "totals": 0,
+    }
+    error = caught(lambda: t.refresh("shares"))
+    assert "zero" in error.message.lower()
+    t.sql("UPDATE orders SET amount = 4, note = '4' WHERE id = 4")
+    assert Action.FAILED not in {report.action for report in t.refresh()}
+    assert {status.failures for status in t.status()} == {0}
+    assert_right(t)
+
+
+def test_a_suspended_table_and_those_above_it_are_left_alone(orders: trickle.Trickle) -> None:
+    t = orders
+    t.sql(f"CREATE STREAM TABLE totals AS {TOTALS}")
+    t.sql("CREATE STREAM TABLE above AS SELECT SUM(total) AS total FROM totals")
+    t.sql("CREATE STREAM TABLE beside AS SELECT COUNT(*) AS n FROM orders")
+    t.suspend("totals")
+    t.sql("INSERT INTO orders VALUES (4, 'carol', 100, 'x')")
+    assert [report.name.rpartition(".")[2] for report in t.refresh()] == ["beside"]
+    assert rows(t, "SELECT * FROM above") == {(35,): 1}
+    error = caught(lambda: t.refresh("totals"))
+    assert (error.code, "RESUME" in error.hint) == ("suspended", True)
+    t.resume("totals")
+    t.refresh()
+    assert rows(t, "SELECT * FROM above") == {(135,): 1}
+    assert_right(t)
+
+
+# What is shown and stored
+
+
+def test_history_tells_phases_jobs_frontier_and_estimates(orders: trickle.Trickle) -> None:
+    t = orders
+    t.sql(f"CREATE STREAM TABLE totals AS {TOTALS}")
+    t.sql("INSERT INTO orders VALUES (4, 'carol', 100, 'x')")
+    t.refresh("totals")
+    last, first = t.history("totals")
+    assert list(last.phases) == ["changes", "compute", "commit"]
+    assert "commit" in first.phases
+    assert last.jobs > 0
+    assert last.seconds >= max(last.phases.values())
+    assert [at.version for at in last.frontier.values()] == [_source_version(t)]
+    assert last.frontier.keys() == first.frontier.keys()
+    assert last.estimates
+    assert last.started_at > first.started_at
+    assert t.history(limit=1) == [last]
+
+
+def test_the_public_name_shows_exactly_the_columns_of_the_query(orders: trickle.Trickle) -> None:
+    t = orders
+    busy = "SELECT customer, AVG(amount) AS mean FROM orders GROUP BY customer HAVING COUNT(*) > 1"
+    t.sql(f"CREATE STREAM TABLE busy AS {busy}")
+    t.sql("CREATE STREAM TABLE plain AS SELECT note, id AS `order` FROM orders")
+    assert t.sql("SELECT * FROM busy").columns == ["customer", "mean"]
+    assert t.table("plain").columns == ["note", "order"]
+    assert rows(t, "SELECT * FROM busy") == {("bob", 12.5): 1}
+    assert t.table("busy").schema == t.spark.sql(declared(t, "busy").query).schema
+
+
+def test_another_engine_reads_the_storage(orders: trickle.Trickle) -> None:
+    """The log and the Parquet files alone hold the table: no Spark, no trickle."""
+    t = orders
+    t.sql(f"CREATE STREAM TABLE totals AS {TOTALS}")
+    t.sql("UPDATE orders SET amount = 11 WHERE id = 1")
+    t.refresh("totals")
+    t.sql("INSERT INTO orders VALUES (4, 'carol', 100, 'x')")
+    t.refresh("totals")
+    live: dict[str, None] = {}
+    for commit in storage_commits(t, "totals"):
+        for action in commit:
+            if "add" in action:
+                assert not action["add"].get("deletionVector")
+                live[action["add"]["path"]] = None
+            elif "remove" in action:
+                live.pop(action["remove"]["path"], None)
+    place = Path(declared(t, "totals").location)
+    found = pa.concat_tables(pq.read_table(place / path, columns=["customer", "total"]) for path in live)
+    assert sorted(map(tuple, (row.values() for row in found.to_pylist()))) == [
+        ("alice", 11),
+        ("bob", 25),
+        ("carol", 100),
+    ]
+
+
+def test_the_commit_carries_the_refresh(orders: trickle.Trickle) -> None:
+    t = orders
+    t.sql(f"CREATE STREAM TABLE totals AS {TOTALS}")
+    t.sql("INSERT INTO orders VALUES (4, 'carol', 100, 'x')")
+    report = t.refresh("totals")
+    commit = next(action["commitInfo"] for action in storage_commits(t, "totals")[-1] if "commitInfo" in action)
+    said = json.loads(commit["userMetadata"])["trickle"]
+    assert (said["refresh_id"], said["action"], said["rows_inserted"]) == (report.refresh_id, "DIFFERENTIAL", 1)
+    assert [version for _, version in said["frontier"].values()] == [_source_version(t)]

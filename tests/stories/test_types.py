@@ -1,0 +1,81 @@
+"""Columns of every type, as keys, as values and as rows to be found again."""
+
+from __future__ import annotations
+
+import pytest
+
+import trickle
+from stories.check import assert_right, rows
+
+Action = trickle.Action
+
+ROW = """INSERT INTO things SELECT {id}, {flag}, TIMESTAMP'{at}', TIMESTAMP_NTZ'{at}', DATE'2026-03-29', X'{bytes}',
+    array({id}, NULL), named_struct('a', {id}, 'b', array('x')), CAST({x} AS DOUBLE), CAST({x} AS FLOAT),
+    CAST({id} AS TINYINT), {amount}"""
+
+
+@pytest.fixture(scope="module")
+def things(shared: trickle.Trickle) -> trickle.Trickle:
+    t = shared
+    t.sql(
+        "CREATE TABLE things (id INT, flag BOOLEAN, at TIMESTAMP, local TIMESTAMP_NTZ, day DATE, bytes BINARY, "
+        "list ARRAY<INT>, pair STRUCT<a: INT, b: ARRAY<STRING>>, x DOUBLE, f FLOAT, small TINYINT, "
+        "amount DECIMAL(38,10))"
+    )
+    t.sql(ROW.format(id=1, flag="true", at="2026-03-29 02:30:00.123456", bytes="00FF", x="'NaN'", amount=1))
+    t.sql(ROW.format(id=1, flag="true", at="2026-03-29 02:30:00.123456", bytes="00FF", x="'NaN'", amount=2))
+    t.sql(ROW.format(id=2, flag="NULL", at="1582-10-15 00:00:00", bytes="", x="-0.0", amount="0.0000000001"))
+    t.sql("INSERT INTO things (id) VALUES (3)")
+    t.sql("CREATE STREAM TABLE every_row AS SELECT * FROM things")
+    t.sql(
+        "CREATE STREAM TABLE every_key AS SELECT flag, at, local, day, bytes, list, pair, x, f, small, "
+        "COUNT(*) AS n, SUM(amount) AS s, SUM(small) AS t FROM things GROUP BY ALL"
+    )
+    t.sql("CREATE STREAM TABLE by_hour AS SELECT date_trunc('HOUR', at) AS h, MAX(pair.a) AS a FROM things GROUP BY 1")
+    return t
+
+
+def test_every_type_survives_inserts_updates_and_deletes_as_key_and_as_value(things: trickle.Trickle) -> None:
+    t = things
+    assert_right(t)
+    for change in (
+        ROW.format(id=2, flag="NULL", at="1582-10-15 00:00:00", bytes="", x="0.0", amount="5"),
+        "DELETE FROM things WHERE amount = 1",
+        "UPDATE things SET list = array(9), pair.a = 7, bytes = X'01' WHERE id = 2",
+        "DELETE FROM things WHERE id = 1 OR id = 3",
+    ):
+        t.sql(change)
+        for report in t.refresh():
+            assert report.action is Action.DIFFERENTIAL, report
+        assert_right(t)
+    for name in ("every_row", "every_key", "by_hour"):
+        query = next(table.query for table in t.stream_tables() if table.name.endswith(name))
+        assert t.table(name).dtypes == t.sql(query).dtypes
+
+
+def test_a_map_cannot_be_compared_and_is_recomputed_with_the_reason(t: trickle.Trickle) -> None:
+    t.sql("CREATE TABLE tagged (id INT, tags MAP<STRING, INT>)")
+    t.sql("INSERT INTO tagged VALUES (1, map('a', 1)), (2, map('b', 2, 'c', 3)), (3, NULL)")
+    t.sql("CREATE STREAM TABLE copy AS SELECT id, tags FROM tagged WHERE id < 10")
+    t.sql("CREATE STREAM TABLE sizes AS SELECT id, size(tags) AS n, tags['c'] AS c FROM tagged")
+    t.sql("UPDATE tagged SET tags = map('z', 9) WHERE id = 2")
+    t.sql("DELETE FROM tagged WHERE id = 1")
+    copy, sizes = t.refresh()
+    assert copy.action is Action.FULL
+    assert copy.reason == "rows with a map or variant cannot be compared: tags"
+    assert sizes.action is Action.DIFFERENTIAL
+    assert_right(t)
+    assert rows(t, "SELECT tags['z'] FROM copy WHERE id = 2") == {(9,): 1}
+
+
+def test_sums_of_the_largest_decimals_stay_exact(t: trickle.Trickle) -> None:
+    t.sql("CREATE TABLE money (k INT, d DECIMAL(38,10), m DECIMAL(15,2))")
+    nines = "9999999999999999999999999999"
+    t.sql(f"INSERT INTO money VALUES (1, {nines}.9999999999, 0.01), (1, -{nines}.9999999999, 0.02), (2, 1, 0.03)")
+    t.sql("CREATE STREAM TABLE sums AS SELECT k, SUM(d) AS d, AVG(m) AS m, AVG(d) AS a FROM money GROUP BY k")
+    t.sql("INSERT INTO money VALUES (1, 0.0000000001, 9999999999999.99), (1, 0.0000000001, 0.00), (2, 2, 0.03)")
+    assert t.refresh("sums").action is Action.DIFFERENTIAL
+    assert_right(t)
+    t.sql("DELETE FROM money WHERE d < 0")
+    t.refresh("sums")
+    assert_right(t)
