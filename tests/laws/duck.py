@@ -104,6 +104,7 @@ class Duck:
 
     # Trees
 
+    @cache  # noqa: B019 - a connection lives as long as its test
     def sql(self, node: Operator) -> str:
         return lower(node, self).sql(dialect="duckdb", copy=False)
 
@@ -111,10 +112,10 @@ class Duck:
         """The rows of a tree with their multiplicities, or of a delta with their weights; zeros are dropped."""
         counts: Counter[Row] = Counter()
         weighted = WEIGHT in node.columns
-        for row in self.run(self.sql(node)):
-            plain = dict(zip(node.columns, row, strict=False))
-            weight = plain.pop(WEIGHT) if weighted else 1
-            counts[tuple(plain.values())] += weight
+        for row in self.run_again(self.sql(node)):
+            # The weight stands last in every delta; a relation without columns has rows of a constant.
+            content, weight = (row[:-1], row[-1]) if weighted else (row[: len(node.columns)], 1)
+            counts[content] += weight
         return Counter({row: count for row, count in counts.items() if count})
 
     def types_of(self, node: Operator) -> dict[str, str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -144,6 +145,23 @@ def fill(duck: Duck, move: Move) -> None:
     duck.fill(readings)
 
 
+@cache
+def delta_of(name: str, window: Window) -> Operator | None:
+    return differentiate(OPERATORS[name], window)
+
+
+@cache
+def before_of(name: str, window: Window) -> Operator:
+    return before(OPERATORS[name], window)
+
+
+@cache
+def rebuilt_of(name: str, window: Window) -> Operator:
+    delta = delta_of(name, window)
+    assert delta
+    return reconstruct_before(delta)
+
+
 def difference(new: Counter[Row], old: Counter[Row]) -> Counter[Row]:
     result = Counter(new)
     result.subtract(old)
@@ -156,8 +174,8 @@ def difference(new: Counter[Row], old: Counter[Row]) -> Counter[Row]:
 def test_the_delta_is_what_changed(duck: Duck, name: str, move: Move) -> None:
     op = OPERATORS[name]
     fill(duck, move)
-    delta = differentiate(op, move.window)
-    changed = difference(duck.evaluate(op), duck.evaluate(before(op, move.window)))
+    delta = delta_of(name, move.window)
+    changed = difference(duck.evaluate(op), duck.evaluate(before_of(name, move.window)))
     assert (duck.evaluate(delta) if delta else Counter()) == changed
 
 
@@ -166,9 +184,9 @@ def test_the_delta_is_what_changed(duck: Duck, name: str, move: Move) -> None:
 @given(move=moves())
 def test_rows_before_are_reconstructed_from_rows_after(duck: Duck, name: str, move: Move) -> None:
     fill(duck, move)
-    delta = differentiate(OPERATORS[name], move.window)
+    delta = delta_of(name, move.window)
     if delta:
-        assert duck.evaluate(reconstruct_before(delta)) == duck.evaluate(delta)
+        assert duck.evaluate(rebuilt_of(name, move.window)) == duck.evaluate(delta)
 
 
 @law

@@ -51,9 +51,7 @@ def counts(report: trickle.RefreshRecord) -> tuple[int, int, int]:
 def storage_commits(t: trickle.Trickle, name: str) -> list[list[dict[str, Any]]]:
     """The actions of every commit of the storage table, oldest first, from the log files themselves."""
     log = Path(declared(t, name).location) / "_delta_log"
-    return [
-        [json.loads(line) for line in path.read_text().splitlines()] for path in sorted(log.glob("*.json"))
-    ]
+    return [[json.loads(line) for line in path.read_text().splitlines()] for path in sorted(log.glob("*.json"))]
 
 
 def storage_files(t: trickle.Trickle, name: str) -> set[str]:

@@ -95,7 +95,11 @@ def test_what_spark_rejects_is_shown_at_its_place(
         ("CREATE STREAM TABLE seen AS SELECT id FROM customers", "name-taken", "seen"),
         ("CREATE STREAM TABLE broken AS SELECT id FROM passing", "temporary-source", "passing"),
         ("CREATE STREAM TABLE broken AS SELECT id FROM text_files", "source-not-delta", "text_files"),
-        ("CREATE STREAM TABLE broken AS SELECT b.id FROM orders LEFT JOIN text_files b", "source-not-delta", "text_files"),
+        (
+            "CREATE STREAM TABLE broken AS SELECT 1 FROM orders LEFT JOIN text_files",
+            "source-not-delta",
+            "text_files",
+        ),
         ("DROP STREAM TABLE missing", "unknown-stream-table", "missing"),
         ("REFRESH STREAM TABLE missing", "unknown-stream-table", "missing"),
         ("EXPLAIN STREAM TABLE orders", "unknown-stream-table", "orders"),

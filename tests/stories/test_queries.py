@@ -51,7 +51,7 @@ WINDOWS = (
 )
 
 DIFFERENTIAL = {
-    "rows": "SELECT g, v FROM items",
+    "plain_rows": "SELECT g, v FROM items",
     "filtered_rows": """SELECT k, upper(g) AS g, CASE WHEN v > 5 THEN 'large' END AS size
         FROM items WHERE v > 1 OR g IS NULL""",
     "ordered_rows": "SELECT k, g FROM items ORDER BY k DESC",
@@ -66,7 +66,7 @@ DIFFERENTIAL = {
     "group_by_all": "SELECT g, k % 3 AS r, SUM(v) AS s FROM items GROUP BY ALL",
     "group_by_alias": "SELECT k % 3 AS r, COUNT(*) AS n FROM items GROUP BY r",
     "key_not_shown": "SELECT SUM(v) AS s FROM items GROUP BY g",
-    "having": "SELECT g, COUNT(*) AS n FROM items GROUP BY g HAVING SUM(v) > 12",
+    "busy_groups": "SELECT g, COUNT(*) AS n FROM items GROUP BY g HAVING SUM(v) > 12",
     "having_of_hidden_extreme": "SELECT COUNT(*) AS n FROM items GROUP BY g HAVING MAX(v) > 6",
     "filter_clause": """SELECT g, COUNT(*) FILTER (WHERE v > 5) AS n, SUM(v) FILTER (WHERE k > 2) AS s
         FROM items GROUP BY g""",
@@ -75,7 +75,7 @@ DIFFERENTIAL = {
     "decimals": "SELECT g, SUM(d) AS s, AVG(d) AS a, SUM(big) AS b FROM items GROUP BY g",
     "doubles": "SELECT g, SUM(x) AS s, AVG(x) AS a, STDDEV(v) AS deviation FROM items GROUP BY g",
     "union_all": "SELECT g, v FROM items UNION ALL SELECT label, 1 FROM names UNION ALL SELECT g, v FROM items",
-    "union": "SELECT g FROM items UNION SELECT g FROM names",
+    "united": "SELECT g FROM items UNION SELECT g FROM names",
     "union_of_types": "SELECT k AS n FROM items UNION ALL SELECT d FROM items",
     "cte_twice": """WITH sums AS (SELECT g, SUM(v) AS s FROM items GROUP BY g)
         SELECT a.g, b.s FROM sums a JOIN sums b ON a.g = b.g WHERE a.s > 1""",
@@ -90,11 +90,13 @@ DIFFERENTIAL = {
     "aggregate_over_join": "SELECT label, SUM(v) AS s FROM items i JOIN names n ON i.g = n.g GROUP BY label",
     "aggregate_of_aggregate": """SELECT n, COUNT(*) AS how_many, MAX(s) AS top
         FROM (SELECT g, COUNT(*) AS n, SUM(v) AS s FROM items GROUP BY g) GROUP BY n""",
+    "over_visible_groups": "SELECT b.g, b.n * 2 AS twice, n.label FROM busy_groups b JOIN names n ON b.g = n.g",
+    "over_rows": "SELECT v, COUNT(*) AS n FROM plain_rows GROUP BY v",
 }
 
 OPAQUE = {
     "left_join": ("SELECT i.k, n.label FROM items i LEFT JOIN names n ON i.g = n.g", "LEFT JOIN"),
-    "window": ("SELECT k, SUM(v) OVER (PARTITION BY g) AS s FROM items", "window function"),
+    "windowed": ("SELECT k, SUM(v) OVER (PARTITION BY g) AS s FROM items", "window function"),
     "limited": ("SELECT k, v FROM items ORDER BY k, v LIMIT 3", "LIMIT"),
     "exists_condition": ("SELECT label FROM names n WHERE EXISTS (SELECT 1 FROM items i WHERE i.g = n.g)", "subquery"),
     "scalar_subquery": ("SELECT k FROM items WHERE v = (SELECT MAX(v) FROM items)", "subquery"),
@@ -165,10 +167,10 @@ def test_a_global_aggregate_keeps_its_one_row(shared: trickle.Trickle, stories: 
 
 def test_having_rows_appear_change_and_vanish(stories: dict[str, Story]) -> None:
     """30 (a), 14 (NULL) at first; then a falls, b rises, and nothing is left, then a and b are back."""
-    assert [counts(report) for report in stories["having"].reports] == [(1, 2, 0), (0, 0, 3), (2, 0, 0)]
+    assert [counts(report) for report in stories["busy_groups"].reports] == [(1, 2, 0), (0, 0, 3), (2, 0, 0)]
 
 
 def test_one_of_three_equal_rows_goes(stories: dict[str, Story]) -> None:
-    first = stories["rows"].reports[0]
+    first = stories["plain_rows"].reports[0]
     # Gone: (a,20), (NULL,7), one (c,1), (a,10), (d,NULL); come: (e,3), (a,1), (NULL,NULL), (a,21), (NULL,8), (b,10).
     assert counts(first) == (6, 0, 5)

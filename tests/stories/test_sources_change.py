@@ -79,9 +79,7 @@ def test_a_column_added_and_filled_is_no_concern_of_a_query_that_does_not_use_it
     _refresh(t, Action.DIFFERENTIAL)
 
 
-@pytest.mark.parametrize(
-    "change", ["DROP COLUMN note", "RENAME COLUMN note TO remark"], ids=["dropped", "renamed"]
-)
+@pytest.mark.parametrize("change", ["DROP COLUMN note", "RENAME COLUMN note TO remark"], ids=["dropped", "renamed"])
 def test_an_unused_column_dropped_or_renamed_never_makes_the_result_wrong(t: trickle.Trickle, change: str) -> None:
     _orders(t, MAPPED)
     _totals(t)
@@ -91,9 +89,7 @@ def test_an_unused_column_dropped_or_renamed_never_makes_the_result_wrong(t: tri
     _refresh(t, Action.DIFFERENTIAL)
 
 
-@pytest.mark.parametrize(
-    "change", ["DROP COLUMN note", "RENAME COLUMN note TO remark"], ids=["dropped", "renamed"]
-)
+@pytest.mark.parametrize("change", ["DROP COLUMN note", "RENAME COLUMN note TO remark"], ids=["dropped", "renamed"])
 def test_rows_and_an_unused_column_change_in_one_window(t: trickle.Trickle, change: str) -> None:
     """Delta's change feed cannot cross every change of columns; where it cannot, the table is built anew."""
     _orders(t, MAPPED)
@@ -249,9 +245,7 @@ def test_a_source_dropped_fails_by_name_and_the_contents_stay(t: trickle.Trickle
 
 
 @pytest.mark.parametrize("mode", ["AUTO", "FULL"])
-def test_a_source_dropped_and_created_again_under_its_name_builds_the_table_anew(
-    t: trickle.Trickle, mode: str
-) -> None:
+def test_a_source_dropped_and_created_again_under_its_name_builds_the_table_anew(t: trickle.Trickle, mode: str) -> None:
     _orders(t)
     _totals(t, mode)
     t.sql("DROP TABLE orders")

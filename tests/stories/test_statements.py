@@ -137,6 +137,15 @@ def test_an_altered_query_with_the_same_columns_is_loaded_anew(orders: trickle.T
     assert rows(t, "SELECT * FROM above") == {(60,): 1}
 
 
+def test_an_altered_query_pulls_the_stream_tables_it_now_reads(orders: trickle.Trickle) -> None:
+    t = orders
+    t.sql("CREATE STREAM TABLE totals AS SELECT customer, SUM(amount) AS total FROM orders GROUP BY customer")
+    t.sql("CREATE STREAM TABLE plain AS SELECT customer FROM orders")
+    t.sql("UPDATE orders SET amount = 100")
+    t.sql("ALTER STREAM TABLE plain AS SELECT o.id, t.total FROM orders o JOIN totals t ON o.customer = t.customer")
+    assert rows(t, "SELECT * FROM plain") == {(1, 100): 1, (2, 100): 1}
+
+
 def test_suspend_and_resume(orders: trickle.Trickle) -> None:
     t = orders
     t.sql("CREATE STREAM TABLE plain AS SELECT id FROM orders")

@@ -120,7 +120,8 @@ class PeopleConsole:
 
     def say(self, people: RenderableType) -> None:
         if self._out.is_terminal or not isinstance(people, Table):
-            self._out.print(people, soft_wrap=isinstance(people, Text) and not self._out.is_terminal)
+            # Text is written to the letter: a line wrapped by us could not be copied as one.
+            self._out.print(people, soft_wrap=isinstance(people, Text))
         else:
             _print_whole(self._out, people)
 

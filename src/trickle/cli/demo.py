@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from rich import box
-from rich.console import Group
 from rich.padding import Padding
 from rich.rule import Rule
 from rich.syntax import Syntax
@@ -107,7 +106,7 @@ class Show:
         changes = [line for table in STREAM_TABLES for line in self._differences(table, before, after)]
         if changes:
             self.say(Text(""))
-            self.say(Group(*changes))
+            self.say(Text("\n").join(changes))
         self._note(item, reports)
 
     def _tables(self) -> dict[str, StreamTable]:
@@ -328,7 +327,7 @@ def _summary_table(costs: Mapping[str, Costs]) -> Table:
     return table
 
 
-def _ending(costs: Mapping[str, Costs], equal: bool, seconds: float, root: str | None) -> Group:
+def _ending(costs: Mapping[str, Costs], equal: bool, seconds: float, root: str | None) -> Text:
     verdict = Text("All stream tables equal their queries.", style="bold green")
     if not equal:
         verdict = Text("A stream table differs from its query: that is a bug of trickle.", style="bold red")
@@ -341,7 +340,7 @@ def _ending(costs: Mapping[str, Costs], equal: bool, seconds: float, root: str |
         Text("  trickle demo --orders 2000000   the same with a larger shop: compare the seconds"),
         Text("  README.md                       what is supported and how it works"),
     ]
-    return Group(*lines)
+    return Text("\n").join(lines)
 
 
 def _comparison_words(costs: Mapping[str, Costs]) -> str:

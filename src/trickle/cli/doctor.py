@@ -23,12 +23,15 @@ from trickle.engine.jars import jars
 from trickle.engine.java import BUNDLED, find_java
 from trickle.errors import Reinitialise
 from trickle.refresh.window import read_windows
-from trickle.store.delta_log import Snapshot
-from trickle.store.logs import DeltaLogs
+from trickle.store.delta_log import CommitMissing, Snapshot
+from trickle.store.local_log import LocalLog, Unreadable
+from trickle.store.logs import DeltaLogs, local_path
 
 OLDEST_PYTHON = (3, 11)
 ENOUGH_DISK = 1 << 30
 GIBIBYTE = 1 << 30
+ANEW_HINT = "the next refresh builds the stream table anew."
+FEED_HINT = "the next refresh switches it on and builds the stream table anew."
 
 
 @dataclass(frozen=True)
@@ -180,45 +183,52 @@ def _spark(run: Invocation) -> Finding:
 def _source(logs: DeltaLogs, table: StreamTable, key: str) -> Finding:
     """Whether a stream table can go on from where it stands, by the same rules as a refresh."""
     check = _name(table, key)
-    return _guarded(check, lambda: _judge(logs, check, table.sources[key], _frontier(table, key)))
+    return _guarded(check, lambda: _judge(logs, check, key, table.sources[key], _frontier(table, key)))
 
 
-def _judge(logs: DeltaLogs, check: str, location: str, frontier: SourceVersion | None) -> Finding:
+def _judge(logs: DeltaLogs, check: str, key: str, location: str, frontier: SourceVersion | None) -> Finding:
     snapshot = logs.snapshot(location)
     if snapshot is None:
         return _gone(check, location)
     if not snapshot.has_change_feed:
-        hint = "the next refresh switches it on and builds the stream table anew."
-        return Finding(check, False, "its change feed is off", hint)
+        return Finding(check, False, "its change feed is off", FEED_HINT)
     if frontier is None:
         return Finding(check, True, f"version {snapshot.version}; nothing loaded yet")
-    return _continues(logs, check, snapshot, frontier)
+    return _continues(logs, check, key, snapshot, frontier)
 
 
-def _continues(logs: DeltaLogs, check: str, snapshot: Snapshot, frontier: SourceVersion) -> Finding:
+def _continues(logs: DeltaLogs, check: str, key: str, snapshot: Snapshot, frontier: SourceVersion) -> Finding:
     try:
-        [window] = read_windows(logs, {check: frontier}, {check: snapshot})
+        [window] = read_windows(logs, {key: frontier}, {key: snapshot})
     except Reinitialise as reason:
-        return Finding(check, False, reason.message, "the next refresh builds the stream table anew.")
+        return Finding(check, False, reason.message, ANEW_HINT)
     waiting = window.after - window.before
     behind = f", {waiting} version{'' if waiting == 1 else 's'} to catch up with" if waiting else ", up to date"
     return Finding(check, True, f"version {window.after}, change feed on, history complete{behind}")
 
 
 def _local_source(table: StreamTable, key: str) -> Finding:
-    """What the files alone can tell: the log is there and reaches back to the frontier."""
-    check, location = _name(table, key), table.sources[key]
-    path = Path(location.removeprefix("file:"))
-    if "://" in location:
-        return Finding(check, True, f"in {location}, not looked at without Spark")
-    versions = sorted(int(file.stem) for file in (path / "_delta_log").glob("*.json") if file.stem.isdigit())
-    if not versions:
+    """What the files alone can tell: the log is there, records changes, and reaches back to the frontier."""
+    check, location, frontier = _name(table, key), table.sources[key], _frontier(table, key)
+    path, log = local_path(location), LocalLog()
+    try:
+        snapshot = log.snapshot(path) if path else None
+    except Unreadable:
+        path = snapshot = None
+    if path is None:
+        return Finding(check, True, f"in {location}, which only Spark can read; not looked at")
+    if snapshot is None:
         return _gone(check, location)
-    frontier = _frontier(table, key)
-    if frontier and frontier.version < versions[-1] and versions[0] > frontier.version + 1:
-        found = f"its log begins at version {versions[0]}, the stream table stands at {frontier.version}"
-        return Finding(check, False, found, "the next refresh builds the stream table anew.")
-    return Finding(check, True, f"version {versions[-1]}, history complete")
+    if not snapshot.has_change_feed:
+        return Finding(check, False, "its change feed is off", FEED_HINT)
+    if frontier and frontier.table_id != snapshot.table_id:
+        return Finding(check, False, f"{key} was dropped and created again", ANEW_HINT)
+    if frontier and frontier.version < snapshot.version:
+        try:
+            log.commit(path, frontier.version + 1)
+        except CommitMissing as gap:
+            return Finding(check, False, f"the log of {key} no longer has version {gap.version}", ANEW_HINT)
+    return Finding(check, True, f"version {snapshot.version}, change feed on, history complete")
 
 
 def _name(table: StreamTable, key: str) -> str:

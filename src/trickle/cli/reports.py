@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -34,7 +34,9 @@ def report_rows(records: Sequence[RefreshRecord]) -> list[dict[str, Any]]:
 
 def report_lines(reports: Sequence[Mapping[str, Any]]) -> RenderableType:
     """One sentence per refresh."""
-    return Group(*map(report_line, reports)) if reports else Text("there are no stream tables to refresh", "dim")
+    if not reports:
+        return Text("there are no stream tables to refresh", style="dim")
+    return Text("\n").join(map(report_line, reports))
 
 
 def report_line(report: Mapping[str, Any]) -> Text:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.text import Text
 
 import trickle
@@ -154,7 +154,7 @@ def _answer_of_ours(statement: st.Statement, rows: Sequence[dict[str, Any]]) -> 
             names = ", ".join(row["dropped"] for row in rows)
             return Answer(None, Text(f"ok, dropped {names}" if names else "ok, there was none"))
         case st.Explain():
-            return Answer(Rows.of(rows), Group(*(Text(row["explanation"]) for row in rows)))
+            return Answer(Rows.of(rows), Text("\n".join(row["explanation"] for row in rows)))
         case st.Show():
             return Answer(Rows.of(rows), status_table(rows))
         case st.History():

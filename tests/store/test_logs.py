@@ -1,0 +1,121 @@
+"""The contract of a Delta log reader, over delta-rs and over Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from trickle.store.delta_log import CommitMissing, Log
+from trickle.store.local_log import LocalLog
+from trickle.store.logs import DeltaLogs, local_path
+from trickle.store.spark_log import SparkLog
+
+
+@pytest.fixture(params=["delta-rs", "spark", "either"])
+def log(request: pytest.FixtureRequest, spark: SparkSession) -> Log:
+    if request.param == "delta-rs":
+        return LocalLog()
+    return SparkLog(spark) if request.param == "spark" else DeltaLogs(spark)
+
+
+@pytest.fixture(scope="module")
+def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A table with one commit of every kind; the versions are those of the list."""
+    place = str(tmp_path_factory.mktemp("logs") / "a table")
+    table = f"delta.`{place}`"
+    for statement in (
+        f"CREATE TABLE {table} (id BIGINT, name STRING) USING delta",
+        f"INSERT INTO {table} VALUES (1, 'a'), (2, 'b'), (3, 'c')",
+        f"UPDATE {table} SET name = 'x' WHERE id = 1",
+        f"DELETE FROM {table} WHERE id = 2",
+        f"ALTER TABLE {table} SET TBLPROPERTIES (delta.enableChangeDataFeed = false)",
+        f"ALTER TABLE {table} SET TBLPROPERTIES (delta.enableChangeDataFeed = true)",
+        f"OPTIMIZE {table}",
+        f"MERGE INTO {table} t USING (SELECT 9L AS id) s ON t.id = s.id "
+        "WHEN NOT MATCHED THEN INSERT (id, name) VALUES (9, 'n')",
+        f"INSERT OVERWRITE {table} VALUES (4, 'd')",
+        f"RESTORE TABLE {table} TO VERSION AS OF 1",
+        f"DELETE FROM {table}",
+    ):
+        spark.sql(statement)
+    return place
+
+
+def test_snapshot_tells_version_columns_and_change_feed(log: Log, history: str) -> None:
+    snapshot = log.snapshot(history)
+    assert snapshot is not None
+    assert snapshot.version == log.version(history)
+    assert list(snapshot.fields) == ["id", "name"]
+    assert snapshot.has_change_feed
+    assert snapshot.schema(["name"]).simpleString() == "struct<name:string>"
+    assert "changeDataFeed" in snapshot.features
+
+
+def test_readers_agree_on_everything(spark: SparkSession, history: str) -> None:
+    assert LocalLog().snapshot(history) == SparkLog(spark).snapshot(history)
+
+
+def test_no_table_has_no_snapshot(log: Log, tmp_path: Path) -> None:
+    assert log.snapshot(str(tmp_path / "nothing")) is None
+    assert log.version(str(tmp_path / "nothing")) == -1
+
+
+def test_insert_adds_rows_only(log: Log, history: str) -> None:
+    commit = log.commit(history, 1)
+    assert (commit.rows_added, commit.rows_removed, commit.insert_only) == (3, 0, True)
+    assert commit.changes_data
+
+
+def test_update_counts_the_rows_it_changed_not_the_files_it_rewrote(log: Log, history: str) -> None:
+    commit = log.commit(history, 2)
+    assert (commit.rows_added, commit.rows_removed) == (1, 1)
+
+
+def test_delete_with_a_condition_does_not_replace_all(log: Log, history: str) -> None:
+    commit = log.commit(history, 3)
+    assert commit.rows_removed == 1
+    assert not commit.replaces_all
+
+
+def test_switching_the_change_feed_is_seen(log: Log, history: str) -> None:
+    assert log.commit(history, 4).change_feed is False
+    assert log.commit(history, 5).change_feed is True
+    assert log.commit(history, 1).change_feed is None
+
+
+def test_optimize_and_properties_change_no_data(log: Log, history: str) -> None:
+    versions = [log.commit(history, version) for version in (4, 5, 6)]
+    assert not any(commit.changes_data for commit in versions[:2])
+    compacted = next(commit for commit in versions if commit.operation != "SET TBLPROPERTIES")
+    assert compacted.operation == "MERGE" or not compacted.changes_data
+
+
+def test_overwrite_restore_and_delete_all_replace_the_table(log: Log, history: str) -> None:
+    last = log.version(history)
+    commits = {log.commit(history, version).operation: log.commit(history, version) for version in range(last + 1)}
+    assert commits["WRITE"].replaces_all
+    assert commits["RESTORE"].replaces_all
+    assert log.commit(history, last).operation == "DELETE"
+    assert log.commit(history, last).replaces_all
+
+
+def test_a_version_the_log_lost_is_missing_not_empty(log: Log, history: str) -> None:
+    with pytest.raises(CommitMissing):
+        log.commit(history, 99)
+
+
+@pytest.mark.parametrize(
+    ("location", "path"),
+    [
+        ("file:/data/t", "/data/t"),
+        ("file:///data/t", "/data/t"),
+        ("/data/my table", "/data/my table"),
+        ("s3://bucket/t", None),
+        ("abfss://c@account/t", None),
+        ("hdfs:/data/t", None),
+    ],
+)
+def test_only_local_directories_are_local(location: str, path: str | None) -> None:
+    assert local_path(location) == path

@@ -1,0 +1,151 @@
+"""The contract of a storage table's commits, over delta-rs (rows in hand) and over Spark (rows as a frame)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from trickle.catalog.model import Action, SourceVersion
+from trickle.errors import RetryableError
+from trickle.names import OP, quote
+from trickle.store.logs import DeltaLogs
+from trickle.store.table import CommitInfo, Rows, StorageTable
+
+MakeRows = Callable[[str], Rows]
+
+COMMIT = CommitInfo(
+    stream_table="table-1",
+    refresh_id="refresh-1",
+    sequence=1,
+    definition="abc",
+    action=Action.INITIAL,
+    reason="first load",
+    frontier={"orders": SourceVersion("id-1", 7)},
+    data_timestamp=datetime(2026, 1, 2, tzinfo=UTC),
+    rows_inserted=3,
+)
+
+
+@pytest.fixture(params=["delta-rs", "spark"])
+def rows(request: pytest.FixtureRequest, spark: SparkSession) -> MakeRows:
+    def make(query: str) -> Rows:
+        frame = spark.sql(query)
+        return Rows(frame, frame.toArrow() if request.param == "delta-rs" else None)
+
+    return make
+
+
+@pytest.fixture
+def table(spark: SparkSession, tmp_path: Path) -> StorageTable:
+    """Three groups, one of them with a NULL key, and a decimal wider than a double."""
+    stored = StorageTable(spark, DeltaLogs(spark), str(tmp_path / "stored rows"))
+    stored.overwrite(
+        spark.sql(
+            "SELECT * FROM VALUES ('a', 1.5), ('b', 2.5), (NULL, 3.5) AS t(k, v)"
+        ).selectExpr("k", "CAST(v AS DECIMAL(38,6)) AS v"),
+        COMMIT,
+    )
+    return stored
+
+
+def next_commit(number: int) -> CommitInfo:
+    return replace(COMMIT, refresh_id=f"refresh-{number}", sequence=number, action=Action.DIFFERENTIAL)
+
+
+def contents(spark: SparkSession, table: StorageTable) -> list[tuple[object, ...]]:
+    frame: DataFrame = spark.sql(f"SELECT k, CAST(v AS STRING) FROM delta.{quote(table.location)} ORDER BY k, v")
+    return [tuple(row) for row in frame.collect()]
+
+
+def test_append_keeps_what_was_there(spark: SparkSession, table: StorageTable, rows: MakeRows) -> None:
+    table.append(rows("SELECT 'c' AS k, CAST(4 AS DECIMAL(38,6)) AS v"), next_commit(2))
+    assert contents(spark, table) == [
+        (None, "3.500000"),
+        ("a", "1.500000"),
+        ("b", "2.500000"),
+        ("c", "4.000000"),
+    ]
+
+
+def test_merge_inserts_updates_and_deletes_by_identity_with_null_matching_null(
+    spark: SparkSession, table: StorageTable, rows: MakeRows
+) -> None:
+    change = rows(
+        f"SELECT k, CAST(v AS DECIMAL(38,6)) AS v, o AS {OP} FROM VALUES "
+        "('a', '12345678901234567890.123456', 'U'), (NULL, '0', 'D'), ('n', '1', 'I') AS t(k, v, o)"
+    )
+    table.merge(change, ("k",), next_commit(2))
+    assert contents(spark, table) == [
+        ("a", "12345678901234567890.123456"),
+        ("b", "2.500000"),
+        ("n", "1.000000"),
+    ]
+
+
+def test_merge_without_identity_concerns_the_one_row(spark: SparkSession, tmp_path: Path, rows: MakeRows) -> None:
+    table = StorageTable(spark, DeltaLogs(spark), str(tmp_path / "global"))
+    table.overwrite(spark.sql("SELECT 'total' AS k, CAST(1 AS DECIMAL(38,6)) AS v"), COMMIT)
+    table.merge(rows(f"SELECT 'total' AS k, CAST(2 AS DECIMAL(38,6)) AS v, 'U' AS {OP}"), (), next_commit(2))
+    assert contents(spark, table) == [("total", "2.000000")]
+
+
+def test_the_commit_carries_the_refresh(table: StorageTable, rows: MakeRows) -> None:
+    made = table.append(rows("SELECT 'c' AS k, CAST(4 AS DECIMAL(38,6)) AS v"), next_commit(2))
+    found = table.last_commit()
+    assert found == made
+    assert found is not None
+    assert found.info == next_commit(2)
+
+
+def test_the_change_feed_of_a_commit_is_exact(spark: SparkSession, table: StorageTable, rows: MakeRows) -> None:
+    change = rows(
+        f"SELECT k, CAST(v AS DECIMAL(38,6)) AS v, o AS {OP} FROM VALUES ('a', 9, 'U'), ('b', 0, 'D') AS t(k, v, o)"
+    )
+    made = table.merge(change, ("k",), next_commit(2))
+    feed = spark.sql(
+        f"SELECT k, CAST(v AS STRING), _change_type "
+        f"FROM table_changes_by_path('{table.location}', {made.version}, {made.version})"
+    )
+    assert {tuple(row) for row in feed.collect()} == {
+        ("a", "1.500000", "update_preimage"),
+        ("a", "9.000000", "update_postimage"),
+        ("b", "2.500000", "delete"),
+    }
+
+
+def test_a_transaction_version_is_used_once(spark: SparkSession, table: StorageTable, rows: MakeRows) -> None:
+    change = rows("SELECT 'c' AS k, CAST(4 AS DECIMAL(38,6)) AS v")
+    table.append(change, next_commit(2))
+    before = contents(spark, table)
+    late = replace(next_commit(2), refresh_id="somebody else")
+    with pytest.raises(RetryableError) as raised:
+        table.append(change, late)
+    assert raised.value.code == "concurrent-refresh"
+    assert contents(spark, table) == before
+
+
+def test_a_wide_decimal_is_found_by_a_filter(spark: SparkSession, table: StorageTable, rows: MakeRows) -> None:
+    """Statistics that round would let Spark skip the file that has the row."""
+    exact = "12345678901234567890.123457"
+    table.append(rows(f"SELECT 'wide' AS k, CAST('{exact}' AS DECIMAL(38,6)) AS v"), next_commit(2))
+    for condition in (f"v >= CAST('{exact}' AS DECIMAL(38,6))", f"v = CAST('{exact}' AS DECIMAL(38,6))"):
+        assert spark.sql(f"SELECT k FROM delta.{quote(table.location)} WHERE {condition}").count() == 1
+
+
+def test_maintenance_commits_are_passed_over(spark: SparkSession, table: StorageTable) -> None:
+    spark.sql(f"ALTER TABLE delta.{quote(table.location)} SET TBLPROPERTIES (note = 'x')")
+    found = table.last_commit()
+    assert found is not None
+    assert found.info == COMMIT
+
+
+def test_commit_info_of_other_writers_is_none() -> None:
+    assert CommitInfo.from_json(None) is None
+    assert CommitInfo.from_json("a note of somebody's") is None
+    assert CommitInfo.from_json('{"other": 1}') is None
+    assert CommitInfo.from_json(COMMIT.to_json()) == COMMIT
