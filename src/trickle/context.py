@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 _ENGINE_SETTINGS = {
     "spark.sql.adaptive.enabled": "false",  # every shuffle of a small step would become a job of its own
     "spark.sql.files.ignoreMissingFiles": "false",  # a vacuumed file must be an error, never fewer changes
-    "spark.databricks.delta.merge.materializeSource": "none",  # what is merged has been kept already
 }
 
 
@@ -102,13 +102,10 @@ class Context:
         return {key: value for key, value in found.items() if value is not None}
 
     def compile(
-        self, name: str, query: str, *, database: str, settings: dict[str, str], allow_nondeterministic: bool
+        self, name: str, query: str, *, database: str, settings: Mapping[str, str], allow_nondeterministic: bool
     ) -> Definition:
         """A definition, compiled under the settings it was created with."""
-        self.namespace.learn(query)
-        for key, value in settings.items():
-            self.session.conf.set(key, value)
-        self.session.catalog.setCurrentDatabase(database)
+        self._stand_in(query, database, settings)
 
         def find(table: exp.Table) -> DeltaSource | ViewSource:
             return look_up(self.session, table, database)
@@ -118,17 +115,23 @@ class Context:
 
     def definition(self, table: StreamTable) -> Definition:
         """The compiled definition, compiled again when names, views or columns are not what they were."""
-        self.namespace.learn(table.query)
+        self._stand_in(table.query, table.database, table.settings)
         cached = self._definitions.get(table.id)
         if cached and cached[0] == _version(table) and self._is_current(cached[1]):
             return cached[1]
         allow = table.mode is Mode.FULL
-        settings = dict(table.settings)
         definition = self.compile(
-            table.name, table.query, database=table.database, settings=settings, allow_nondeterministic=allow
+            table.name, table.query, database=table.database, settings=table.settings, allow_nondeterministic=allow
         )
         self._definitions[table.id] = (_version(table), definition)
         return definition
+
+    def _stand_in(self, query: str, database: str, settings: Mapping[str, str]) -> None:
+        """Puts the engine's session where the query was written: its names, database and settings."""
+        self.namespace.learn(query)
+        for key, value in settings.items():
+            self.session.conf.set(key, value)
+        self.session.catalog.setCurrentDatabase(database)
 
     def forget(self, table: StreamTable) -> None:
         self._definitions.pop(table.id, None)

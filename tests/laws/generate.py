@@ -79,8 +79,16 @@ class _Generator:
         return f"{name} AS ({part.sql})"
 
     def _body(self, depth: int) -> Part:
-        choices = (self._plain, self._lateral, self._grouped, self._global, self._distinct, self._union)
-        return self._rng.choices(choices, (4, 1, 6, 2, 2, 3))[0](depth)
+        choices = (
+            self._plain,
+            self._lateral,
+            self._grouped,
+            self._totals,
+            self._global,
+            self._distinct,
+            self._union,
+        )
+        return self._rng.choices(choices, (4, 1, 5, 5, 2, 2, 3))[0](depth)
 
     def _plain(self, depth: int, kinds: list[str] | None = None) -> Part:
         source = self._from(depth)
@@ -145,6 +153,28 @@ class _Generator:
         having = self._having(source, keys, columns, items)
         shown = self._aliased([self._respelled(item, source) for item in items], columns)
         return Part(f"SELECT {shown} {source.sql}{self._where(source)} GROUP BY {grouping}{having}", columns)
+
+    def _totals(self, depth: int) -> Part:
+        """Nothing but counts, sums and averages of single columns: what is maintained by state."""
+        source = self._from(depth)
+        keys = self._rng.sample(source.columns, min(len(source.columns), self._rng.choice((0, 1, 1, 1, 2))))
+        items = [(self._mention(key, source.columns), key.kind) for key in keys if self._chance(0.8)]
+        items += [self._total(source) for _ in range(self._rng.randint(1, 3))]
+        columns = self._output_columns(_kinds_of(items), avoid=source.columns)
+        shown = self._aliased([sql for sql, _ in items], columns)
+        grouping = ", ".join(self._mention(key, source.columns) for key in keys)
+        having = self._maybe(0.2, lambda: " HAVING " + self._test(*self._total(source)))
+        sql = f"SELECT {shown} {source.sql}{self._where(source)}"
+        return Part(sql + (f" GROUP BY {grouping}" if keys else "") + having, columns)
+
+    def _total(self, source: Part) -> tuple[str, str]:
+        column = self._rng.choice(source.columns)
+        name = self._mention(column, source.columns)
+        calls = [("COUNT(*)", "int"), (f"COUNT({name})", "int")]
+        if column.kind in NUMBERS:
+            calls += [(f"SUM({name})", column.kind), (f"SUM({name})", column.kind), (f"AVG({name})", "ratio")]
+        call, kind = self._rng.choice(calls)
+        return self._filtered(call, source), kind
 
     def _global(self, depth: int, kinds: list[str] | None = None) -> Part:
         """Aggregates without GROUP BY: always one row, or by HAVING none."""

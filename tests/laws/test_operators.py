@@ -131,7 +131,7 @@ def duck() -> Iterator[Duck]:
         yield connection
 
 
-law = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+law = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 every_operator = pytest.mark.parametrize("name", OPERATORS)
 
 

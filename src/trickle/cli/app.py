@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 import trickle
-from trickle.cli.command import FAILED, CatalogUrl, Debug, Invocation, Output, Root, Settings, command
+from trickle.cli.command import FAILED, Debug, Invocation, Output, Settings, command
 from trickle.cli.console import Rows
 from trickle.cli.demo import run_demo
 from trickle.cli.doctor import run_doctor
@@ -23,6 +23,7 @@ from trickle.cli.reports import (
     status_table,
 )
 from trickle.cli.sql import run_sql
+from trickle.sql.statements import Describe
 
 app = typer.Typer(
     name="trickle",
@@ -175,7 +176,10 @@ def history(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many refreshes, the newest first.")] = 20,
 ) -> None:
     """What every refresh did, why, and what it cost. Needs no Spark."""
-    rows = report_rows(run.connect(existing=True).history(name, limit))
+    t = run.connect(existing=True)
+    rows = report_rows(t.history(name, limit))
+    if name is not None and not rows:
+        t.run(Describe(name))  # refuses a name that nothing has
     run.console.rows(Rows.of(rows), history_table(rows))
 
 
@@ -194,6 +198,3 @@ def doctor(
 ) -> int:
     """Check this machine, the warehouse and the sources of every stream table."""
     return run_doctor(run, quick=quick)
-
-
-__all__ = ["CatalogUrl", "Root", "app", "main"]

@@ -17,18 +17,9 @@ import typer
 import trickle
 from trickle.api import DEFAULT_ROOT
 from trickle.cli.console import Console, OutputFormat, open_console
-from trickle.engine.jars import JarsNotResolved
-from trickle.engine.java import JavaNotFound
-from trickle.engine.session import SessionConflict
 from trickle.errors import EnvironmentProblem, InternalError, TrickleError, UserError
 
 FAILED = 1
-
-ENGINE_PROBLEMS: dict[type[Exception], str] = {
-    JavaNotFound: "java-not-found",
-    JarsNotResolved: "packages-not-resolved",
-    SessionConflict: "session-conflict",
-}
 
 
 @dataclass
@@ -94,9 +85,6 @@ def as_trickle_error(error: Exception) -> TrickleError:
     """The error in three parts, whatever it was."""
     if isinstance(error, TrickleError):
         return error
-    for kind, code in ENGINE_PROBLEMS.items():
-        if isinstance(error, kind):
-            return EnvironmentProblem(code, str(error), hint="`trickle doctor` checks what this machine has.")
     first = (str(error).strip() or "no message").splitlines()[0]
     return InternalError(
         "unexpected",

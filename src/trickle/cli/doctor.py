@@ -100,8 +100,7 @@ def _guarded(check: str, look: Callable[[], Finding]) -> Finding:
     except Exception as error:
         problem = as_trickle_error(error)
         detail = f" ({problem.detail})" if problem.detail else ""
-        hint = "" if "doctor" in problem.hint else problem.hint
-        return Finding(check, False, f"{problem.message}{detail}", hint)
+        return Finding(check, False, f"{problem.message}{detail}", problem.hint)
 
 
 # The machine

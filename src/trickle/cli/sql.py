@@ -15,7 +15,6 @@ from rich.text import Text
 import trickle
 from trickle.cli.command import FAILED, Invocation, as_trickle_error
 from trickle.cli.console import Console, Rows
-from trickle.cli.prompt import run_prompt
 from trickle.cli.reports import history_table, report_lines, status_table
 from trickle.errors import TrickleError, UserError
 from trickle.names import Namer, quote
@@ -49,6 +48,8 @@ def run_sql(run: Invocation, statements: str | None, files: Sequence[Path]) -> i
     if scripts:
         return _run_scripts(run, scripts)
     if sys.stdin.isatty():
+        from trickle.cli.prompt import run_prompt  # noqa: PLC0415 - its library takes a while to load
+
         return run_prompt(run, lambda run, statement: show(run.console, answer(run, statement)))
     return _run_scripts(run, [_read(Path("-"))])
 

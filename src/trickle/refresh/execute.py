@@ -24,7 +24,7 @@ from trickle.names import VISIBLE, quote
 from trickle.refresh.apply import RowCounts, prepare, with_row_ids
 from trickle.refresh.choose import Choice
 from trickle.refresh.plan import Programs, RefreshPlan
-from trickle.refresh.spark_errors import is_file_missing, is_overflow, translate
+from trickle.refresh.spark_errors import is_file_missing, is_overflow, no_raw_java, translate
 from trickle.store.delta_log import Snapshot
 from trickle.store.leaves import PinnedLeaves
 from trickle.store.light import is_light, read
@@ -34,6 +34,10 @@ from trickle.store.workspace import Kept, Workspace
 
 COMPARE_BYTES = 64 * 1024 * 1024
 """Up to this size a FULL refresh compares with what is stored and writes only the difference."""
+
+
+REWRITE_SHARE = 0.5
+"""A FULL refresh whose difference is larger than this share of the stored rows writes everything anew."""
 
 
 @dataclass(frozen=True)
@@ -88,19 +92,23 @@ class _Run:
 
     def outcome(self) -> Outcome:
         try:
-            return self._outcome(self._plan.choice)
+            return self._tried(self._plan.choice)
         except PySparkException as error:
             if self._plan.choice.action is not Action.DIFFERENTIAL:
                 raise
             if is_file_missing(error):
-                return self._outcome(Choice(Action.REINITIALIZE, "files of a source's history were vacuumed"))
+                return self._tried(Choice(Action.REINITIALIZE, "files of a source's history were vacuumed"))
             if is_overflow(error):
-                return self._outcome(Choice(Action.FULL, "arithmetic overflowed while adding to the stored state"))
+                return self._tried(Choice(Action.FULL, "arithmetic overflowed while adding to the stored state"))
             if "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE" in str(error):
-                return self._outcome(
+                return self._tried(
                     Choice(Action.REINITIALIZE, "a source's columns changed in a way its change feed cannot cross")
                 )
             raise
+
+    def _tried(self, choice: Choice) -> Outcome:
+        with no_raw_java():
+            return self._outcome(choice)
 
     def _outcome(self, choice: Choice) -> Outcome:
         counts, commit = RowCounts(), None
@@ -141,7 +149,10 @@ class _Run:
         if stored is None or not comparable or not (self._has_dependents or stored.size_in_bytes <= COMPARE_BYTES):
             return self._rebuild(choice)
         with self._adaptive():
-            return self._apply(choice, self._frame(self._plan.definition.storage.replacement()))
+            change = self._workspace.keep(self._frame(self._plan.definition.storage.replacement()), "difference")
+            if change.local is None and change.rows > self._stored_rows() * REWRITE_SHARE:
+                return self._rebuild(choice)
+            return self._apply(choice, change.frame)
 
     def _rebuild(self, choice: Choice) -> tuple[RowCounts, StoredCommit]:
         storage = self._plan.definition.storage
@@ -219,10 +230,13 @@ class _Run:
         return self._workspace.sql(lower(node, PinnedLeaves(self._plan.versions, self._views)).sql(dialect="spark"))
 
     def _visible_rows(self) -> int:
-        rows = self._workspace.sql(
-            f"SELECT count(*) AS n FROM delta.{quote(self._table.location)} WHERE {quote(VISIBLE)}"
-        )
-        return int(rows.collect()[0]["n"])
+        return self._count(f"delta.{quote(self._table.location)} WHERE {quote(VISIBLE)}")
+
+    def _stored_rows(self) -> int:
+        return self._count(f"delta.{quote(self._table.location)}")
+
+    def _count(self, rows: str) -> int:
+        return int(self._workspace.sql(f"SELECT count(*) AS n FROM {rows}").collect()[0]["n"])
 
     # Record
 

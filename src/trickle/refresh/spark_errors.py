@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.errors.exceptions.captured import convert_exception
 
 from trickle.errors import Position, UserError
 
@@ -34,11 +36,32 @@ def explained(sql: str, run: Callable[[], T]) -> T:
         raise translate(error, sql) from error
 
 
+@contextmanager
+def no_raw_java() -> Iterator[None]:
+    """A failed task often reaches Python as a bare Java exception (toArrow, writers): raises PySpark's own instead."""
+    try:
+        yield
+    except Py4JJavaError as error:
+        raise convert_exception(_telling(error.java_exception)) from error
+
+
+def _telling(thrown: Any) -> Any:
+    """The innermost exception of a chain that has an error condition of Spark's, the outermost where none has."""
+    found, cause = thrown, thrown.getCause()
+    while cause is not None:
+        if convert_exception(cause).getCondition():
+            found = cause
+        cause = cause.getCause()
+    return found
+
+
 def translate(error: PySparkException, sql: str) -> UserError:
     condition = error.getCondition() or ""
     code = _CODES.get(condition.split(".")[0], "rejected-by-spark")
     if code == "rejected-by-spark" and isinstance(error, ParseException):
         code = "syntax-error"
+    elif code == "rejected-by-spark" and not isinstance(error, AnalysisException):
+        code = "query-failed"
     message, detail = _words(error)
     return UserError(code, message, detail=detail, sql=sql, position=_position(error, sql))
 

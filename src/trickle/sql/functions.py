@@ -26,6 +26,12 @@ NONDETERMINISTIC = frozenset(
 )
 """Functions whose value depends on when, where or by whom they are evaluated."""
 
+ORDER_DEPENDENT = frozenset(
+    """any_value array_agg collect_list collect_set first first_value last last_value listagg mode string_agg max_by
+    min_by histogram_numeric""".split()
+)
+"""Aggregates that Spark does not promise to repeat, because they depend on the order of rows; see decision record 5."""
+
 WITHOUT_PARENTHESES = frozenset(
     "current_timestamp current_date localtimestamp current_time current_user user session_user".split()
 )
