@@ -8,17 +8,25 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner, Result
+
+from trickle.cli.app import app
 
 SHOP = Path(__file__).with_name("shop.sql")
 
 
 def trickle_command(*arguments: object, stdin: str = "", cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Runs `trickle` in a process of its own, without a terminal and without the caller's settings."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("TRICKLE_ROOT")}
+    environment = {name: value for name, value in os.environ.items() if name not in ("TRICKLE_ROOT", "TRICKLE_CATALOG")}
     return subprocess.run(
         [sys.executable, "-c", "from trickle.cli.app import main; main()", *map(str, arguments)],
         input=stdin, capture_output=True, text=True, check=False, cwd=cwd, env=environment,
     )  # fmt: skip
+
+
+def invoke(*arguments: object) -> Result:
+    """Runs a command that needs no Spark, in this process: starting one costs more than the command."""
+    return CliRunner(env={"TRICKLE_ROOT": None, "TRICKLE_CATALOG": None}).invoke(app, [*map(str, arguments)])
 
 
 @pytest.fixture(scope="session")

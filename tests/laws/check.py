@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import duckdb
 
-from laws.data import SCHEMA, Row, Tables, applied
+from laws.data import SCHEMA, Change, Row, Tables, applied
 from laws.duck import Duck, Maintained
 from laws.generate import Case
 from trickle.algebra.storage import Storage
@@ -94,14 +94,14 @@ def _own_answer(duck: Duck, query: str) -> Counter[Row]:
         raise Invalid(str(error)) from error
 
 
-def _step(duck: Duck, tables: Tables, change: dict[str, list[tuple[Row, int]]]) -> Tables:
+def _step(duck: Duck, tables: Tables, change: Change) -> Tables:
     """Moves the sources on: what was after is before, and only the changed ones have anything in their feed."""
     after = {table: applied(rows, change.get(table, [])) for table, rows in tables.items()}
     readings: dict[tuple[str, str], list[Row]] = {}
-    for table in change:
+    for table, feed in change.items():
         readings[table, "before"] = tables[table]
         readings[table, "after"] = after[table]
-        readings[table, "delta"] = [(*row, weight) for row, weight in change[table]]
+        readings[table, "delta"] = [(*row, weight) for row, weight in feed]
     duck.fill(readings)
     return after
 

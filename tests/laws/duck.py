@@ -12,7 +12,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
-from functools import cache
 from types import TracebackType
 from typing import Any, Self
 
@@ -51,14 +50,15 @@ class Duck:
         self._connection = duckdb.connect(config={"threads": 1})
         self.run("PRAGMA disable_optimizer")
         self._busy_since: float | None = None
+        self._texts: dict[Operator | str, str] = {}
         self._prepared: dict[str, str] = {}
         self._closed = threading.Event()
         threading.Thread(target=self._watch, daemon=True).start()
         for table, columns in schema.items():
-            shape = ", ".join(f'"{name}" {kind}' for name, kind in columns.items())
+            shape = ", ".join(f"{_quoted(name)} {kind}" for name, kind in columns.items())
             for reading in ("before", "after"):
-                self.run(f'CREATE TABLE "{table}_{reading}" ({shape})')
-            self.run(f'CREATE TABLE "{table}_delta" ({shape}, "{WEIGHT}" BIGINT)')
+                self.run(f"CREATE TABLE {_quoted(f'{table}_{reading}')} ({shape})")
+            self.run(f"CREATE TABLE {_quoted(f'{table}_delta')} ({shape}, {_quoted(WEIGHT)} BIGINT)")
 
     def __enter__(self) -> Self:
         return self
@@ -93,20 +93,22 @@ class Duck:
         for name in self._prepared.values():
             self.run(f"DEALLOCATE {name}")
         self._prepared.clear()
+        self._texts.clear()
 
     # Leaves
 
     def source(self, table: str, reading: str) -> exp.Expr:
-        return exp.to_table(f'"{table}_{reading}"', dialect="duckdb")
+        return self.step(f"{table}_{reading}")
 
     def step(self, name: str) -> exp.Expr:
-        return exp.to_table(f'"{name}"', dialect="duckdb")
+        return exp.Table(this=exp.to_identifier(name, quoted=True))
 
     # Trees
 
-    @cache  # noqa: B019 - a connection lives as long as its test
     def sql(self, node: Operator) -> str:
-        return lower(node, self).sql(dialect="duckdb", copy=False)
+        if node not in self._texts:
+            self._texts[node] = lower(node, self).sql(dialect="duckdb", copy=False)
+        return self._texts[node]
 
     def evaluate(self, node: Operator) -> Counter[Row]:
         """The rows of a tree with their multiplicities, or of a delta with their weights; zeros are dropped."""
@@ -155,8 +157,12 @@ class Duck:
         """What the query's own text returns now, computed by DuckDB without any of our rules."""
         return Counter(self.run_again(self._own_text(query)))
 
-    @cache  # noqa: B019 - a connection lives as long as its test
     def _own_text(self, query: str) -> str:
+        if query not in self._texts:
+            self._texts[query] = self._translated(query)
+        return self._texts[query]
+
+    def _translated(self, query: str) -> str:
         text = sqlglot.parse_one(query, dialect="spark")
         for table in text.find_all(exp.Table):
             if table.name in self.schema and not table.db:
@@ -230,8 +236,8 @@ class Maintained:
     def _text(self, program: Program) -> str:
         """The whole program as one statement: every step but the last is computed once and kept."""
         *earlier, last = ((step.name, self._sql(step.operator)) for step in program.steps)
-        kept = ", ".join(f'"{name}" AS MATERIALIZED ({sql})' for name, sql in earlier)
-        names = ", ".join(f'"{name}"' for name in (*self.storage.columns, WEIGHT))
+        kept = ", ".join(f"{_quoted(name)} AS MATERIALIZED ({sql})" for name, sql in earlier)
+        names = ", ".join(map(_quoted, (*self.storage.columns, WEIGHT)))
         return f"{f'WITH {kept} ' if kept else ''}SELECT {names} FROM ({last[1]})"
 
     def _apply(self, change: list[Row]) -> None:
@@ -264,6 +270,10 @@ class Maintained:
 
 
 _SPARK_TYPES = {"INTEGER": "int", "HUGEINT": "decimal(38,0)", "VARCHAR": "string"}
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _values(rows: list[Row] | Counter[Row]) -> str:

@@ -192,7 +192,7 @@ class _Generator:
         while True:
             sql, found = self._expression(kind, source.columns)
             if any(self._mentions(sql, column) for column in source.columns) or not source.columns:
-                return f"({sql})" if sql.lstrip("-").isdigit() else sql, found
+                return sql, found
 
     def _mentions(self, sql: str, column: Column) -> bool:
         return column.name in sql
@@ -200,9 +200,9 @@ class _Generator:
     def _group_by(
         self, source: Part, keys: list[tuple[str, str]], items: list[tuple[str, str]], names: dict[str, str]
     ) -> str:
-        if all(key in items for key in keys) and all(item in keys or _pure(item[0]) for item in items):
-            if self._chance(0.2):
-                return "ALL"
+        inferred = all(key in items for key in keys) and all(item in keys or _pure(item[0]) for item in items)
+        if inferred and self._chance(0.2):
+            return "ALL"
         written = []
         for key in keys:
             ways = [self._respelled(key, source)]
@@ -214,9 +214,9 @@ class _Generator:
     def _respelled(self, item: tuple[str, str], source: Part) -> str:
         """A plain column may be qualified in one place and bare in another."""
         for column in source.columns:
-            if item[0] in (column.name, f"{column.qualifier}.{column.name}"):
-                if item[0] != column.name or self._is_unique(column, source.columns):
-                    return self._mention(column, source.columns)
+            same = item[0] == column.name and self._is_unique(column, source.columns)
+            if same or item[0] == f"{column.qualifier}.{column.name}":
+                return self._mention(column, source.columns)
         return item[0]
 
     def _having(
@@ -259,7 +259,7 @@ class _Generator:
             return self._rng.choice((self._all_or_any, self._extreme))(kind, source)
         return self._extreme(kind, source)
 
-    def _counting(self, kind: str, source: Part) -> tuple[str, str]:
+    def _counting(self, _kind: str, source: Part) -> tuple[str, str]:
         sql, _ = self._expression(self._rng.choice(KIND_NAMES), source.columns)
         calls = ["COUNT(*)", "COUNT(*)", f"COUNT({sql})", f"COUNT(DISTINCT {sql})", "COUNT(1)"]
         other, _ = self._expression(self._rng.choice(KIND_NAMES), source.columns)
@@ -285,11 +285,9 @@ class _Generator:
         sql, found = self._expression(kind, source.columns)
         return self._filtered(f"{self._rng.choice(('MIN', 'MAX'))}({sql})", source), found
 
-    def _all_or_any(self, kind: str, source: Part) -> tuple[str, str]:
+    def _all_or_any(self, _kind: str, source: Part) -> tuple[str, str]:
         sql = self._predicate(source.columns)
-        return self._filtered(
-            f"{self._rng.choice(('BOOL_AND', 'BOOL_OR'))}({sql})", source
-        ), "bool"
+        return self._filtered(f"{self._rng.choice(('BOOL_AND', 'BOOL_OR'))}({sql})", source), "bool"
 
     def _filtered(self, call: str, source: Part) -> str:
         return call + self._maybe(0.15, lambda: f" FILTER (WHERE {self._predicate(source.columns)})")
@@ -321,14 +319,10 @@ class _Generator:
         if self._chance(0.1):
             conditions.append(f"({self._predicate(columns)})")
         self._rng.shuffle(conditions)
-        return Part(
-            f"{left.sql} {self._maybe(0.3, 'INNER ')}JOIN {right.sql} ON {' AND '.join(conditions)}", columns
-        )
+        return Part(f"{left.sql} {self._maybe(0.3, 'INNER ')}JOIN {right.sql} ON {' AND '.join(conditions)}", columns)
 
     def _join_condition(self, left: Part, right: Part, columns: tuple[Column, ...]) -> str:
-        pairs = [
-            (mine, theirs) for mine in left.columns for theirs in right.columns if _comparable(mine, theirs)
-        ]
+        pairs = [(mine, theirs) for mine in left.columns for theirs in right.columns if _comparable(mine, theirs)]
         if not pairs:
             return self._rng.choice(("TRUE", "1 = 1", self._predicate(columns)))
         pair = self._rng.choice(pairs)
@@ -354,8 +348,7 @@ class _Generator:
         common = [name for name in mine if name in theirs]
         clean = len(set(mine)) == len(mine) and len(set(theirs)) == len(theirs)
         kinds = all(
-            _comparable(*(next(c for c in part.columns if c.name == name) for part in (left, right)))
-            for name in common
+            _comparable(*(next(c for c in part.columns if c.name == name) for part in (left, right))) for name in common
         )
         if not (common and clean and kinds):
             return self._on(left, right)
@@ -409,7 +402,7 @@ class _Generator:
         return self._maybe_negated(self._test(sql, kind, columns))
 
     def _maybe_negated(self, condition: str) -> str:
-        return f"NOT ({condition})" if self._chance(0.15) else condition
+        return f"NOT {_unit(condition)}" if self._chance(0.15) else condition
 
     def _test(self, sql: str, kind: str, columns: tuple[Column, ...] = ()) -> str:
         """A condition on one value."""
@@ -420,29 +413,27 @@ class _Generator:
             return sql
         return self._rng.choice(tests)(sql, kind, columns)
 
-    def _null_test(self, sql: str, kind: str, columns: tuple[Column, ...]) -> str:
-        return f"({sql}) IS {self._maybe(0.5, 'NOT ')}NULL"
+    def _null_test(self, sql: str, _kind: str, _columns: tuple[Column, ...]) -> str:
+        return f"{_unit(sql)} IS {self._maybe(0.5, 'NOT ')}NULL"
 
     def _comparison(self, sql: str, kind: str, columns: tuple[Column, ...]) -> str:
         others = [column for column in columns if column.kind == kind]
         other = (
-            self._mention(self._rng.choice(others), columns)
-            if others and self._chance(0.5)
-            else self._literal(kind)
+            self._mention(self._rng.choice(others), columns) if others and self._chance(0.5) else self._literal(kind)
         )
-        return f"({sql}) {self._rng.choice(('=', '<>', '<>', '<', '<=', '<=', '>=', '<=>'))} {other}"
+        return f"{_unit(sql)} {self._rng.choice(('=', '<>', '<>', '<', '<=', '<=', '>=', '<=>'))} {other}"
 
-    def _in_list(self, sql: str, kind: str, columns: tuple[Column, ...]) -> str:
+    def _in_list(self, sql: str, kind: str, _columns: tuple[Column, ...]) -> str:
         items = [self._literal(kind) for _ in range(3)]
         items += ["NULL"] if self._chance(0.15) else []
-        return f"({sql}) {self._maybe(0.3, 'NOT ')}IN ({', '.join(items)})"
+        return f"{_unit(sql)} {self._maybe(0.3, 'NOT ')}IN ({', '.join(items)})"
 
-    def _between(self, sql: str, kind: str, columns: tuple[Column, ...]) -> str:
+    def _between(self, sql: str, kind: str, _columns: tuple[Column, ...]) -> str:
         low, high = sorted(self._value(kind) for _ in range(2))
-        return f"({sql}) BETWEEN {_written(kind, low)} AND {_written(kind, high)}"
+        return f"{_unit(sql)} BETWEEN {_written(kind, low)} AND {_written(kind, high)}"
 
-    def _like(self, sql: str, kind: str, columns: tuple[Column, ...]) -> str:
-        return f"({sql}) {self._maybe(0.3, 'NOT ')}LIKE '{self._rng.choice(('x%', '%y', '_', '%', 'xy'))}'"
+    def _like(self, sql: str, _kind: str, _columns: tuple[Column, ...]) -> str:
+        return f"{_unit(sql)} {self._maybe(0.3, 'NOT ')}LIKE '{self._rng.choice(('x%', '%y', '_', '%', 'xy'))}'"
 
     # Values
 
@@ -473,22 +464,27 @@ class _Generator:
         if found == "ratio":
             return mine, found
         other = self._rng.choice((self._literal("int"), self._expression("int", columns, 2)[0]))
-        ways = [f"({mine}) + ({other})", f"({mine}) - ({other})", f"({mine}) * ({other})", f"-({mine})"]
+        ways = [
+            f"{_unit(mine)} + {_unit(other)}",
+            f"{_unit(mine)} - {_unit(other)}",
+            f"{_unit(mine)} * {_unit(other)}",
+            f"-{_unit(mine)}",
+        ]
         if kind == "int":
-            ways += [f"({mine}) % 3", f"ABS({mine})"]
+            ways += [f"{_unit(mine)} % 3", f"ABS({mine})"]
         return self._rng.choice(ways), found
 
-    def _half(self, kind: str, columns: tuple[Column, ...], depth: int) -> tuple[str, str]:
+    def _half(self, _kind: str, columns: tuple[Column, ...], depth: int) -> tuple[str, str]:
         mine, _ = self._expression("int", columns, depth)
-        return f"({mine}) / 2", "double"
+        return f"{_unit(mine)} / 2", "double"
 
-    def _length(self, kind: str, columns: tuple[Column, ...], depth: int) -> tuple[str, str]:
+    def _length(self, _kind: str, columns: tuple[Column, ...], depth: int) -> tuple[str, str]:
         return f"LENGTH({self._expression('string', columns, depth)[0]})", "int"
 
-    def _year(self, kind: str, columns: tuple[Column, ...], depth: int) -> tuple[str, str]:
+    def _year(self, _kind: str, columns: tuple[Column, ...], depth: int) -> tuple[str, str]:
         return f"YEAR({self._expression('date', columns, depth)[0]})", "int"
 
-    def _text(self, kind: str, columns: tuple[Column, ...], depth: int) -> tuple[str, str]:
+    def _text(self, _kind: str, columns: tuple[Column, ...], depth: int) -> tuple[str, str]:
         mine, _ = self._expression("string", columns, depth)
         number, _ = self._expression("int", columns, depth)
         return self._rng.choice((f"UPPER({mine})", f"{mine} || 'z'", f"CAST({number} AS STRING)")), "string"
@@ -497,8 +493,12 @@ class _Generator:
         mine, found = self._expression(kind, columns, depth)
         return f"NULLIF({mine}, {self._literal(kind)})", found
 
-    def _condition(self, kind: str, columns: tuple[Column, ...], depth: int) -> tuple[str, str]:
-        return f"({self._predicate(columns, depth)})", "bool"
+    def _condition(self, _kind: str, columns: tuple[Column, ...], depth: int) -> tuple[str, str]:
+        """A condition as a value, often without parentheses: what reads it must bind it as one."""
+        condition = self._predicate(columns, depth)
+        if self._chance(0.5):
+            condition += self._rng.choice((" AND ", " OR ")) + self._predicate(columns, depth)
+        return condition, "bool"
 
     def _literal(self, kind: str) -> str:
         return _written(kind, self._value(kind))
@@ -522,9 +522,7 @@ class _Generator:
     def _output_columns(self, kinds: list[str], avoid: tuple[Column, ...] = ()) -> tuple[Column, ...]:
         taken = {column.name for column in avoid}
         free = [name for name in _NAMES if name not in taken]
-        return tuple(
-            Column(name, kind) for name, kind in zip(self._rng.sample(free, len(kinds)), kinds, strict=True)
-        )
+        return tuple(Column(name, kind) for name, kind in zip(self._rng.sample(free, len(kinds)), kinds, strict=True))
 
     def _aliased(self, items: list[str], columns: tuple[Column, ...]) -> str:
         return ", ".join(f"{sql} AS {column.name}" for sql, column in zip(items, columns, strict=True))
@@ -579,16 +577,18 @@ def _written(kind: str, value: Any) -> str:
     return str(value).upper()
 
 
+def _unit(sql: str) -> str:
+    """The text as one operand; a name needs no parentheses for that."""
+    return sql if re.fullmatch(r"[\w.]+", sql) else f"({sql})"
+
+
 def _kinds_of(items: list[tuple[str, str]]) -> list[str]:
     return [kind for _, kind in items]
 
 
 def _pure(sql: str) -> bool:
     """An aggregate call and nothing around it, for GROUP BY ALL."""
-    return (
-        sql.split("(")[0] in ("COUNT", "SUM", "AVG", "MIN", "MAX", "COUNT_IF", "BIT_XOR")
-        and sql.count("(") == 1
-    )
+    return sql.partition("(")[0] in ("COUNT", "SUM", "AVG", "MIN", "MAX", "COUNT_IF", "BIT_XOR") and sql.count("(") == 1
 
 
 def _comparable(left: Column, right: Column) -> bool:

@@ -1,8 +1,8 @@
 """The defining laws of every operator, on trees built by hand and random weighted data.
 
-    evaluate(op, after) − evaluate(op, before) = evaluate(differentiate(op), change)
-    restrict(op, K) ⊇ op ⋉ K, and a group is never cut in two
-    reconstruct_before(x) = x
+evaluate(op, after) − evaluate(op, before) = evaluate(differentiate(op), change)
+restrict(op, K) ⊇ op ⋉ K, and a group is never cut in two
+reconstruct_before(x) = x
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def duck() -> Iterator[Duck]:
         yield connection
 
 
-law = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+law = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 every_operator = pytest.mark.parametrize("name", OPERATORS)
 
 

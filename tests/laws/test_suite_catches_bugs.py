@@ -117,11 +117,11 @@ def groups_next_to_the_touched_ones_are_added_again(patch: pytest.MonkeyPatch) -
 
 
 def a_group_stays_when_its_last_row_goes(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(storage, "Filter", lambda node, condition: node)
+    patch.setattr(storage, "Filter", lambda node, _condition: node)
 
 
 def groups_that_having_hides_are_shown(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(storage, "case", lambda condition, then, otherwise: exp.true())
+    patch.setattr(storage, "case", lambda *_: exp.true())
 
 
 def a_sum_forgets_the_sign_of_its_rows(patch: pytest.MonkeyPatch) -> None:
@@ -132,7 +132,7 @@ def a_sum_forgets_the_sign_of_its_rows(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_sum_of_no_values_is_zero(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(state, "_if_any", lambda present, result: call("coalesce", result, number(0)))
+    patch.setattr(state, "if_any", lambda _present, result: call("coalesce", result, number(0)))
 
 
 def rows_before_are_rebuilt_with_the_wrong_sign(patch: pytest.MonkeyPatch) -> None:
@@ -141,7 +141,7 @@ def rows_before_are_rebuilt_with_the_wrong_sign(patch: pytest.MonkeyPatch) -> No
 
 def nullable_columns_are_counted_as_if_they_had_values(patch: pytest.MonkeyPatch) -> None:
     every_row = state.StateColumn(call("count", exp.Star()), call("sum", column(WEIGHT)))
-    patch.setattr(state, "_present", lambda value: every_row)
+    patch.setattr(state, "_present", lambda _: every_row)
 
 
 def nested_joins_lose_the_inner_conditions(patch: pytest.MonkeyPatch) -> None:

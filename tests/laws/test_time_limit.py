@@ -20,7 +20,9 @@ def test_a_statement_that_runs_too_long_is_interrupted() -> None:
 def test_the_connection_can_be_used_after_an_interruption() -> None:
     with Duck({}, seconds_per_statement=0.5) as duck:
         with pytest.raises(duckdb.InterruptException):
-            duck.run("SELECT count(*) FROM range(1000000) a, range(1000000) b, range(1000000) c WHERE a.range = -b.range")
+            duck.run(
+                "SELECT count(*) FROM range(1000000) a, range(1000000) b, range(1000000) c WHERE a.range = -b.range"
+            )
         assert duck.run("SELECT 1") == [(1,)]
 
 

@@ -120,7 +120,7 @@ def test_a_crash_between_data_and_catalog_is_reconciled_from_the_commit(
     assert (counts(recovered), recovered.sequence) == ((1, 1, 0), first.sequence + 1)
     assert declared(t, "totals").progress.sequence == recovered.sequence
     assert len(storage_commits(t, "totals")) == 2
-    assert_right(t)
+    assert_right(t, "totals")
     t.sql("INSERT INTO orders VALUES (5, 'alice', 1)")
     assert t.refresh("totals").action is Action.DIFFERENTIAL
     assert_right(t, "totals")

@@ -51,11 +51,17 @@ def substitute(expression: Expression, replacements: Mapping[str, Expression]) -
 
     def replace(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Column) and node.name in replacements:
-            new = replacements[node.name].copy()
-            return new if isinstance(new, _ATOMS) else exp.Paren(this=new)
+            return _bound(replacements[node.name].copy())
         return node
 
     return expression.transform(replace)
+
+
+def _bound(expression: Expression) -> Expression:
+    """The expression as one unit. AND, OR and RLIKE are functions to sqlglot, but stand between their operands."""
+    if isinstance(expression, _ATOMS) and not isinstance(expression, exp.Binary):
+        return expression
+    return exp.Paren(this=expression)
 
 
 def rename(expression: Expression, names: Mapping[str, str]) -> Expression:
@@ -114,7 +120,7 @@ def case(condition: Expression, then: Expression, otherwise: Expression | None =
 
 
 def is_null(expression: Expression) -> Expression:
-    return exp.Is(this=expression, expression=exp.Null())
+    return exp.Is(this=_bound(expression), expression=exp.Null())
 
 
 def not_equal(left: Expression, right: Expression) -> Expression:

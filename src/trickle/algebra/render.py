@@ -71,9 +71,9 @@ def _roles(node: Operator) -> tuple[str, ...]:
 def _heading(step: Step) -> str:
     match step.kind:
         case StepKind.CHANGES:
-            return f"{step.name}: what changed in {step.table}"
+            return f"{step.name}: what changed in {_name(step.table)}"
         case StepKind.GATHER:
-            return f"{step.name}: the rows of {step.table} that matter"
+            return f"{step.name}: the rows of {_name(step.table)} that matter"
         case StepKind.COMPUTE:
             return f"{step.name}:"
 
@@ -90,9 +90,11 @@ def describe(node: Operator) -> str:
 
 @describe.register
 def _(scan: Scan) -> str:
-    reads = ", ".join(_name(name) if name == source else f"{_name(source)} AS {_name(name)}" for source, name in scan.reads)
+    reads = ", ".join(
+        _name(name) if name == source else f"{_name(source)} AS {_name(name)}" for source, name in scan.reads
+    )
     reading = "changes" if scan.reading is Reading.DELTA else scan.reading.value
-    return f"Scan {scan.table} [{reads}] {reading}"
+    return f"Scan {_name(scan.table)} [{reads}] {reading}"
 
 
 @describe.register

@@ -32,6 +32,8 @@ class StateColumn:
 
     full: Expression
     signed: Expression
+    present: StateColumn | None = None
+    """For a sum, how many values it has: of none it is NULL, whether none ever came or all of them went."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ def recipe(aggregate: Expression, argument_type: str, result_type: str, settings
     if isinstance(aggregate, exp.Count):
         return Recipe((_present(value),), lambda states: states[0])
     if isinstance(aggregate, exp.Sum) and _sums_exactly(argument_type, settings):
-        return Recipe((_present(value), _total(value)), lambda states: _if_any(states[0], states[1]))
+        return Recipe((_present(value), _total(value)), lambda states: if_any(states[0], states[1]))
     if isinstance(aggregate, exp.Avg) and _averages_exactly(argument_type):
         return Recipe((_present(value), _total(value)), lambda states: _quotient(states, argument_type, result_type))
     return None
@@ -102,10 +104,11 @@ def _present(value: Expression) -> StateColumn:
 def _total(value: Expression) -> StateColumn:
     negative = exp.LT(this=column(WEIGHT), expression=number(0))
     opposite = exp.Neg(this=exp.Paren(this=value.copy()))
-    return StateColumn(call("sum", value.copy()), call("sum", case(negative, opposite, value.copy())))
+    signed = call("sum", case(negative, opposite, value.copy()))
+    return StateColumn(call("sum", value.copy()), signed, _present(value))
 
 
-def _if_any(present: Expression, result: Expression) -> Expression:
+def if_any(present: Expression, result: Expression) -> Expression:
     """NULL when no row of the group has a value, as SQL wants it."""
     return case(exp.GT(this=present.copy(), expression=number(0)), result)
 
@@ -115,4 +118,4 @@ def _quotient(states: tuple[Expression, ...], argument_type: str, result_type: s
     if argument_type in INTEGERS:
         total = cast(total, "double")
     divided = exp.Div(this=total, expression=present.copy(), typed=False, safe=False)
-    return _if_any(present, cast(divided, result_type))
+    return if_any(present, cast(divided, result_type))

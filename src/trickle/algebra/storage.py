@@ -23,7 +23,7 @@ from trickle.algebra.project import Project, exactly, weighted
 from trickle.algebra.restrict import restrict
 from trickle.algebra.scan import Scan
 from trickle.algebra.semi_join import restrict_here
-from trickle.algebra.state import Recipe, Settings, StateColumn, argument, recipe
+from trickle.algebra.state import Recipe, Settings, StateColumn, argument, if_any, recipe
 from trickle.algebra.union_all import UnionAll
 from trickle.names import COUNT, VISIBLE, WEIGHT, hidden
 
@@ -205,7 +205,7 @@ def _stateful(
         aggregate.input, aggregate.keys, tuple(Output(name, state.full) for name, state in states.items())
     )
     stored_outputs = tuple(Output(out.name, substitute(out.expression, finished)) for out in outputs)
-    stored_outputs += passing(states)
+    stored_outputs += tuple(Output(name, _held(state, names)) for name, state in states.items())
     return StatefulGroups(
         public,
         Project(with_state, stored_outputs),
@@ -215,6 +215,12 @@ def _stateful(
         states,
         types_of(with_state),
     )
+
+
+def _held(state: StateColumn, names: Mapping[StateColumn, str]) -> exp.Expr:
+    """A state as it is stored, the same after a full load and after any number of changes."""
+    own = column(names[state])
+    return own if state.present is None else if_any(column(names[state.present]), own)
 
 
 _COUNT_STATE = StateColumn(exp.Count(this=exp.Star(), big_int=True), call("sum", column(WEIGHT)))

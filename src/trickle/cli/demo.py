@@ -365,4 +365,4 @@ def _comparison_words(costs: Mapping[str, Costs]) -> str:
     said = f"A change that reaches all of them took {refresh:.1f} s to refresh, {recompute:.1f} s to recompute"
     if refresh <= recompute:
         return f"{said}: {recompute / max(refresh, 0.001):.1f} times faster."
-    return f"{said}: for a shop\nthis small, recomputing is faster. Changes stay small when tables grow; try more --orders."
+    return f"{said}.\nFor a shop this small recomputing is faster; compare with more --orders."

@@ -15,7 +15,7 @@ from trickle.names import HIDDEN, OP, REFRESH, ROW, VISIBLE, WEIGHT, quote, quot
 from trickle.store.delta_log import Snapshot
 from trickle.store.light import is_light, read
 from trickle.store.table import CommitInfo, Rows, StorageTable, StoredCommit
-from trickle.store.workspace import LOCAL_ROWS, Kept, Workspace
+from trickle.store.workspace import Kept, Workspace
 
 _IS, _WAS = HIDDEN + "is", HIDDEN + "was"
 _DOOMED, _RANK = HIDDEN + "doomed", HIDDEN + "rank"
@@ -107,7 +107,7 @@ def _prepare_rows(
         sequence,
     )
     if not deleted:
-        few = change.local is not None and inserted <= LOCAL_ROWS
+        few = change.local is not None and workspace.is_few(inserted)
         return Prepared(counts, _without(workspace.keep(arrivals, "rows")) if few else Rows(arrivals), None)
     doomed = _doomed(storage, change, stored, workspace)
     if doomed.rows != deleted:

@@ -172,6 +172,7 @@ class _Run:
         stored = self._executor.logs.snapshot(self._table.location)
         if stored is None:
             raise Reinitialise("nothing-stored", "the stored rows of this stream table are gone")
+        self._table.refuse_overtaken(self._sequence)
         with self._phase("compute"):
             ready = prepare(storage, change, stored, self._workspace, self._sequence)
         if ready is None:

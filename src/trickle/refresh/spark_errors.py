@@ -49,7 +49,7 @@ def _telling(thrown: Any) -> Any:
     """The innermost exception of a chain that has an error condition of Spark's, the outermost where none has."""
     found, cause = thrown, thrown.getCause()
     while cause is not None:
-        if convert_exception(cause).getCondition():
+        if _CONDITION.match(cause.getMessage() or ""):
             found = cause
         cause = cause.getCause()
     return found

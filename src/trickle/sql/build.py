@@ -184,15 +184,17 @@ class _Builder:
         having: exp.Having | None,
     ) -> tuple[Operator, list[Output]]:
         keys = self._group_keys(group, scope, items)
-        key_names = {key: self._fresh(key.name if isinstance(key, exp.Column) else "key") for key in keys}
-        computed = tuple(Output(name, key) for key, name in key_names.items())
+        names = [self._fresh(key.name if isinstance(key, exp.Column) else "key") for key in keys]
+        key_names = dict(zip(map(_bare, keys), names, strict=True))
+        computed = tuple(Output(name, key) for key, name in zip(keys, names, strict=True))
         grouped = Project(tree, (*passing(tree.columns), *computed)) if computed else tree
         calls: dict[exp.Expr, str] = {}
 
         def over_groups(expression: exp.Expr) -> exp.Expr:
             def replace(part: exp.Expr) -> exp.Expr:
-                if part in key_names:
-                    return column(key_names[part])
+                bare = _bare(part)
+                if bare in key_names:
+                    return column(key_names[bare])
                 if _is_aggregate(part):
                     plain = _without_filter(part)
                     return column(calls.setdefault(plain, self._fresh(_title(plain.find(exp.Func) or plain))))
@@ -214,23 +216,23 @@ class _Builder:
     def _group_keys(self, group: exp.Group | None, scope: Scope, items: list[tuple[str, exp.Expr]]) -> list[exp.Expr]:
         if group is None:
             return []
-        for clause, words in (("grouping_sets", "GROUPING SETS"), ("rollup", "ROLLUP"), ("cube", "CUBE")):
-            if group.args.get(clause):
+        for kind, words in ((exp.GroupingSets, "GROUPING SETS"), (exp.Rollup, "ROLLUP"), (exp.Cube, "CUBE")):
+            if group.find(kind):
                 raise NotModelled(f"{words} has no rule yet")
         if group.args.get("all") and group.expressions:
             # sqlglot reads `GROUP BY ALL UNION (SELECT …)` as a call of a function named UNION.
             raise NotModelled("GROUP BY ALL followed by an expression has no rule yet")
         if group.args.get("all") or [item.name.lower() for item in group.expressions] == ["all"]:
-            return list(dict.fromkeys(item.unnest() for _, item in items if not _has_aggregate(item)))
+            return _different(item for _, item in items if not _has_aggregate(item))
         aliases = {name.lower(): item for name, item in items}
-        keys: dict[exp.Expr, None] = {}
+        keys: list[exp.Expr] = []
         for item in group.expressions:
             if isinstance(item, exp.Literal) and not item.is_string:
                 position = int(item.name)
-                keys[items[position - 1][1].unnest()] = None
+                keys.append(items[position - 1][1])
             else:
-                keys[self._expression(item, scope, aliases).unnest()] = None
-        return list(keys)
+                keys.append(self._expression(item, scope, aliases))
+        return _different(keys)
 
     def _expression(self, node: exp.Expr, scope: Scope, aliases: Mapping[str, exp.Expr]) -> exp.Expr:
         """The expression with every name resolved: columns first, then aliases of the same select list."""
@@ -367,6 +369,19 @@ def _starred(star: exp.Expr, scope: Scope) -> Iterable[ScopeColumn]:
     if not found:
         raise NotModelled(f"{star.sql()} names no table of the FROM clause")
     return [item for item in found if item.name.lower() not in excluded]
+
+
+def _bare(node: exp.Expr) -> exp.Expr:
+    """The expression without parentheses, to be compared with others: how it binds is in the tree."""
+    bare = node.copy().unnest()
+    for part in list(bare.find_all(exp.Paren)):
+        part.replace(part.this)
+    return bare
+
+
+def _different(keys: Iterable[exp.Expr]) -> list[exp.Expr]:
+    """Each key once, without the parentheses around it."""
+    return list({_bare(key): key.unnest() for key in reversed(list(keys))}.values())[::-1]
 
 
 def _row_count(keys: Mapping[exp.Expr, str], fresh: Namer) -> tuple[Output, ...]:

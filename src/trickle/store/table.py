@@ -105,6 +105,12 @@ class StorageTable:
             version -= 1
         return None
 
+    def refuse_overtaken(self, sequence: int) -> None:
+        """Raises RetryableError where the commit of this sequence is there already: the stored rows are not ours."""
+        last = self.last_commit()
+        if last and last.info.sequence >= sequence:
+            raise _overtaken("it has committed already")
+
     def overwrite(self, frame: DataFrame, commit: CommitInfo) -> StoredCommit:
         """All rows replaced, the schema too; creates the table where there is none."""
         writer = frame.write.format("delta").mode("overwrite").option("overwriteSchema", "true")

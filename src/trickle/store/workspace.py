@@ -59,17 +59,23 @@ class Workspace:
         self._views.append(view)
         return view
 
+    @staticmethod
+    def is_few(rows: int) -> bool:
+        return rows <= LOCAL_ROWS
+
     def keep_local(self, rows: pa.Table, schema: StructType, step: str) -> Kept:
         """Rows that are here already, as a local relation of the given schema."""
         wanted = to_arrow_schema(schema)
         same = rows if rows.schema == wanted else rows.cast(wanted)
+        if not rows.num_rows:
+            same = wanted.empty_table()  # PySpark 4.1 cannot take a table of no chunks, which an empty read is
         local = self.session.createDataFrame(same, schema).coalesce(1)
         return Kept(self.name(local, step), local, rows.num_rows, same)
 
     def keep(self, frame: DataFrame, step: str) -> Kept:
         """The frame evaluated once, small ones in one job."""
         head = frame.limit(LOCAL_ROWS + 1).toArrow()
-        if head.num_rows <= LOCAL_ROWS:
+        if self.is_few(head.num_rows):
             return self.keep_local(head, frame.schema, step)
         persisted = frame.persist()
         self._persisted.append(persisted)

@@ -1,0 +1,56 @@
+"""The same stories when nothing is small: no row goes through the driver, every read and commit is Spark's."""
+
+from __future__ import annotations
+
+import pytest
+from stories.check import assert_right, rows
+
+import trickle
+from trickle.store import light, workspace
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workspace, "LOCAL_ROWS", 0)
+    monkeypatch.setattr(light, "SMALL_BYTES", 0)
+
+
+def test_groups_by_state_and_by_key_follow_inserts_updates_and_deletes(t: trickle.Trickle) -> None:
+    t.sql("CREATE TABLE orders (id BIGINT, customer STRING, amount DECIMAL(10,2))")
+    t.sql("INSERT INTO orders VALUES (1, 'alice', 10), (2, 'bob', 20), (3, NULL, 30), (4, 'carol', 40)")
+    t.create_stream_table("totals", "SELECT customer, SUM(amount) AS total FROM orders GROUP BY customer")
+    t.create_stream_table("tops", "SELECT customer, MAX(amount) AS top FROM orders GROUP BY customer")
+    t.sql("UPDATE orders SET amount = 15 WHERE id = 1")
+    t.sql("DELETE FROM orders WHERE id IN (2, 3)")
+    t.sql("INSERT INTO orders VALUES (5, 'dave', 50), (6, 'carol', 60)")
+    for report in t.refresh():
+        assert report.action is trickle.Action.DIFFERENTIAL
+        assert (report.rows_inserted, report.rows_updated, report.rows_deleted) == (1, 2, 2)
+    assert_right(t)
+
+
+def test_rows_without_keys_lose_as_many_copies_as_were_deleted(t: trickle.Trickle) -> None:
+    t.sql("CREATE TABLE items (name STRING, tag STRING)")
+    t.sql("INSERT INTO items VALUES ('a', 'x'), ('a', 'x'), ('a', 'x'), ('b', NULL), ('c', 'z')")
+    t.sql("CREATE TABLE tags (tag STRING, label STRING)")
+    t.sql("INSERT INTO tags VALUES ('x', 'ex'), ('z', 'zed')")
+    t.create_stream_table("plain", "SELECT name, tag FROM items")
+    t.create_stream_table("labelled", "SELECT i.name, g.label FROM items i JOIN tags g ON i.tag = g.tag")
+    t.sql("INSERT OVERWRITE items VALUES ('a', 'x'), ('b', NULL), ('b', NULL), ('d', 'z')")
+    t.sql("UPDATE tags SET label = 'new' WHERE tag = 'z'")
+    t.refresh()
+    assert_right(t)
+    assert rows(t, "SELECT * FROM plain")[("b", None)] == 2
+
+
+def test_a_full_refresh_that_changes_most_rows_writes_everything_anew(t: trickle.Trickle) -> None:
+    t.sql("CREATE TABLE numbers AS SELECT id, id % 5 AS k FROM range(100)")
+    t.create_stream_table("copy", "SELECT id, k FROM numbers", mode="FULL")
+    t.sql("UPDATE numbers SET k = k + 1")
+    report = t.refresh("copy")
+    assert report.action is trickle.Action.FULL
+    assert_right(t)
+    t.sql("UPDATE numbers SET k = 0 WHERE id = 7")
+    report = t.refresh("copy")
+    assert (report.rows_inserted, report.rows_deleted) == (1, 1)
+    assert_right(t)
