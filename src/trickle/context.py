@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from trickle.catalog.catalog import Catalog
 from trickle.catalog.model import Mode, StreamTable
@@ -73,8 +74,11 @@ class Context:
 
     def canonical_name(self, name: str) -> str:
         """Database and name of a stream table; a bare name is in the current database."""
-        table = exp.to_table(name, dialect="spark")
-        parts = [part.name for part in table.parts if part.name.lower() != "spark_catalog"]
+        try:
+            table = exp.to_table(name, dialect="spark")
+            parts = [part.name for part in table.parts if part.name.lower() != "spark_catalog"]
+        except SqlglotError:
+            parts = [name]
         for part in parts:
             if not part.isascii() or not part.replace("_", "a").isalnum():
                 raise UserError(

@@ -118,6 +118,8 @@ class Declarations:
         if query is not None or mode is not None:
             definition = self._compiled(changed)
             self._refuse_cycle(changed, definition)
+            # The graph must know what the new query reads, so that its load pulls stale stream tables along.
+            changed = replace(changed, sources=definition.sources)
         self.context.catalog.change(changed)
         self.context.forget(table)
         if changed.query != table.query:

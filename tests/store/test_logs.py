@@ -33,8 +33,7 @@ def history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> st
         f"ALTER TABLE {table} SET TBLPROPERTIES (delta.enableChangeDataFeed = false)",
         f"ALTER TABLE {table} SET TBLPROPERTIES (delta.enableChangeDataFeed = true)",
         f"OPTIMIZE {table}",
-        f"MERGE INTO {table} t USING (SELECT 9L AS id) s ON t.id = s.id "
-        "WHEN NOT MATCHED THEN INSERT (id, name) VALUES (9, 'n')",
+        f"MERGE INTO {table} t USING (SELECT 9L AS id) s ON t.id = s.id WHEN NOT MATCHED THEN INSERT (id) VALUES (9)",
         f"INSERT OVERWRITE {table} VALUES (4, 'd')",
         f"RESTORE TABLE {table} TO VERSION AS OF 1",
         f"DELETE FROM {table}",

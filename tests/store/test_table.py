@@ -45,9 +45,9 @@ def table(spark: SparkSession, tmp_path: Path) -> StorageTable:
     """Three groups, one of them with a NULL key, and a decimal wider than a double."""
     stored = StorageTable(spark, DeltaLogs(spark), str(tmp_path / "stored rows"))
     stored.overwrite(
-        spark.sql(
-            "SELECT * FROM VALUES ('a', 1.5), ('b', 2.5), (NULL, 3.5) AS t(k, v)"
-        ).selectExpr("k", "CAST(v AS DECIMAL(38,6)) AS v"),
+        spark.sql("SELECT * FROM VALUES ('a', 1.5), ('b', 2.5), (NULL, 3.5) AS t(k, v)").selectExpr(
+            "k", "CAST(v AS DECIMAL(38,6)) AS v"
+        ),
         COMMIT,
     )
     return stored

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from stories.check import assert_right, rows
 
 import trickle
+from stories.check import assert_right, rows
 from trickle.store import light, workspace
 
 

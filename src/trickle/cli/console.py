@@ -119,11 +119,15 @@ class PeopleConsole:
         self.say(people)
 
     def say(self, people: RenderableType) -> None:
-        if self._out.is_terminal or not isinstance(people, Table):
-            # Text is written to the letter: a line wrapped by us could not be copied as one.
-            self._out.print(people, soft_wrap=isinstance(people, Text))
-        else:
-            _print_whole(self._out, people)
+        # Text is written to the letter: a line wrapped by us could not be copied as one.
+        to_the_letter = isinstance(people, Text)
+        if self._out.is_terminal:
+            self._out.print(people, soft_wrap=to_the_letter)
+            return
+        self._out.width = UNLIMITED if isinstance(people, Table) else NARROW
+        with self._out.capture() as captured:
+            self._out.print(people, soft_wrap=to_the_letter)
+        self._out.file.write("".join(line.rstrip() + "\n" for line in captured.get().splitlines()))
 
     def error(self, error: TrickleError, *, where: str = "", statement: int | None = None) -> None:
         del statement
@@ -264,17 +268,6 @@ def print_error(err: Terminal, error: TrickleError, where: str = "") -> None:
             err.print(Text(line), soft_wrap=True)
     if where:
         err.print(Text(where, style="dim"), soft_wrap=True)
-
-
-def _print_whole(out: Terminal, table: Table) -> None:
-    """A table at its natural width, without the blanks that pad its lines."""
-    width, out.width = out.width, UNLIMITED
-    try:
-        with out.capture() as captured:
-            out.print(table)
-    finally:
-        out.width = width
-    out.file.write("".join(line.rstrip() + "\n" for line in captured.get().splitlines()))
 
 
 def _is_number(value: Any) -> bool:

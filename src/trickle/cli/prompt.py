@@ -5,9 +5,12 @@ Spark starts in the background while the first statement is being typed.
 
 from __future__ import annotations
 
+import signal
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
@@ -40,7 +43,8 @@ Statements end with ; and may take several lines. Everything Spark SQL knows wor
   REFRESH STREAM TABLE name [FULL];       REFRESH STREAM TABLES;
   EXPLAIN STREAM TABLE name;              DESCRIBE STREAM TABLE name;
   SHOW STREAM TABLES;                     SHOW REFRESH HISTORY [FOR name];
-  ALTER STREAM TABLE name SET SCHEDULE '…' | SET REFRESH MODE … | AS SELECT … | SUSPEND | RESUME | RENAME TO …;
+  ALTER STREAM TABLE name SET SCHEDULE '…' | SET REFRESH MODE … | AS SELECT …
+                          | SUSPEND | RESUME | RENAME TO …;
   DROP STREAM TABLE [IF EXISTS] name [CASCADE];
 
   \\?  this help      \\q, exit or Ctrl-D  leave      Ctrl-C  give up the statement"""
@@ -91,10 +95,9 @@ def _run(run: Invocation, text: str, handle: Handler, warm: _Background) -> None
         try:
             with run.console.working("starting Spark…"):
                 warm.wait()
-            handle(run, statement)
+            with _cancelling(run.connect()):
+                handle(run, statement)
         except KeyboardInterrupt:
-            # The session was started in a thread, where pyspark does not watch for Ctrl-C itself.
-            run.connect().spark.sparkContext.cancelAllJobs()
             run.console.say(Text("given up", style="dim"))
             return
         except Exception as error:
@@ -104,6 +107,25 @@ def _run(run: Invocation, text: str, handle: Handler, warm: _Background) -> None
             return
         finally:
             run.console.finish()
+
+
+@contextmanager
+def _cancelling(t: trickle.Trickle) -> Iterator[None]:
+    """Ctrl-C ends Spark's jobs before it interrupts: pyspark waits for their result even when interrupted.
+
+    pyspark does the same by itself, but only where the session was started by the main thread.
+    """
+
+    def cancel(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        t.spark.sparkContext.cancelAllJobs()
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, cancel)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def is_complete(text: str) -> bool:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import sqlglot
 from pyspark.sql import DataFrame, SparkSession
@@ -29,6 +31,7 @@ from trickle.refresh.shape import shape
 from trickle.refresh.spark_errors import explained
 from trickle.sql.build import SourceTable, SourceView, build
 from trickle.sql.scope import NotModelled
+from trickle.sql.tokens import SparkSql
 from trickle.store.leaves import CurrentLeaves
 from trickle.store.logs import DeltaLogs
 from trickle.store.sources import DeltaSource, Lookup, ViewSource
@@ -116,6 +119,7 @@ class Compiler:
 
     def compile(self, name: str, query: str, *, allow_nondeterministic: bool) -> Definition:
         """Raises UserError where Spark rejects the query or its result cannot be stored."""
+        self._refuse_command(query)
         analysed = explained(query, lambda: self._spark.sql(query))
         schema = analysed.schema
         _check_columns(name, schema)
@@ -137,6 +141,13 @@ class Compiler:
             lookups=tuple(self._lookups),
             fields=fields,
         )
+
+    def _refuse_command(self, query: str) -> None:
+        """Spark runs a command the moment it is given one: only what its grammar calls a query may reach it."""
+        with suppress(sqlglot.errors.SqlglotError):
+            _must_select(sqlglot.parse_one(query, dialect=SparkSql), query)
+        parser: Any = self._spark._jsparkSession.sessionState().sqlParser()
+        explained(query, lambda: parser.parseQuery(query))
 
     def _settings(self) -> Settings:
         return Settings(ansi=str(self._spark.conf.get("spark.sql.ansi.enabled")).lower() == "true")
@@ -253,7 +264,7 @@ def lookup_key(database: str, name: str) -> str:
 
 def _parse(query: str) -> exp.Query:
     try:
-        parsed = sqlglot.parse_one(query, dialect="spark")
+        parsed = sqlglot.parse_one(query, dialect=SparkSql)
     except sqlglot.errors.SqlglotError as error:
         raise UserError(
             "unreadable-query",
@@ -262,6 +273,10 @@ def _parse(query: str) -> exp.Query:
             hint="please report it; a view around the unusual part often helps.",
             sql=query,
         ) from error
+    return _must_select(parsed, query)
+
+
+def _must_select(parsed: exp.Expr, query: str) -> exp.Query:
     if not isinstance(parsed, exp.Query):
         raise UserError(
             "not-a-query",

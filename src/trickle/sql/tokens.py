@@ -10,13 +10,20 @@ from sqlglot.tokens import Token, TokenType
 from trickle.errors import Position
 
 
-class _Tokenizer(Spark.Tokenizer):
+class SparkSql(Spark):
+    """Spark's SQL as Spark 4 reads it: a doubled quote is a quote. sqlglot 30 still takes it for two strings."""
+
+    class Tokenizer(Spark.Tokenizer):
+        STRING_ESCAPES: ClassVar[list[str]] = ["'", '"', "\\"]
+
+
+class _Tokenizer(SparkSql.Tokenizer):
     COMMANDS: ClassVar[set[TokenType]] = set()
 
 
 def tokenize(text: str) -> list[Token]:
     """Raises sqlglot.errors.TokenError where the text has no end, such as an open string."""
-    return _Tokenizer(dialect="spark").tokenize(text)
+    return _Tokenizer(dialect=SparkSql).tokenize(text)
 
 
 def position(text: str, token: Token) -> Position:

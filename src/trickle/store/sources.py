@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from trickle.errors import UserError
 from trickle.names import quote
+from trickle.sql.tokens import SparkSql
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def look_up(spark: SparkSession, table: exp.Table, database: str) -> DeltaSource
 def _view(metadata: Any, full: tuple[str, ...], database: str) -> ViewSource:
     text = metadata.viewText().get()
     try:
-        query = sqlglot.parse_one(text, dialect="spark")
+        query = sqlglot.parse_one(text, dialect=SparkSql)
     except sqlglot.errors.SqlglotError as error:
         raise UserError(
             "unreadable-view", f"the query of view {canonical(full)} cannot be read", detail=str(error)
