@@ -77,7 +77,7 @@ class Context:
         try:
             table = exp.to_table(name, dialect="spark")
             parts = [part.name for part in table.parts if part.name.lower() != "spark_catalog"]
-        except SqlglotError:
+        except (SqlglotError, ValueError):  # sqlglot 30 raises the latter for more than three parts
             parts = [name]
         for part in parts:
             if not part.isascii() or not part.replace("_", "a").isalnum():

@@ -1,4 +1,4 @@
-"""Random queries in Spark's dialect over everything that has rules, one small function for each feature of SQL.
+"""Random queries in Spark's dialect over all that has rules; long, as each feature of SQL has its own function.
 
 Only what means the same in Spark and DuckDB is generated, and nothing that depends on the order of rows: sums are over
 values that every type holds exactly, an average is never summed again.

@@ -70,9 +70,9 @@ def test_a_map_cannot_be_compared_and_is_recomputed_with_the_reason(t: trickle.T
 
 def test_sums_of_the_largest_decimals_stay_exact(t: trickle.Trickle) -> None:
     t.sql("CREATE TABLE money (k INT, d DECIMAL(38,10), m DECIMAL(15,2))")
-    nines = "8999999999999999999999999999"  # one digit short of overflow in any order of addition
+    nines = "8999999999999999999999999999"  # no order of addition overflows
     t.sql(f"INSERT INTO money VALUES (1, {nines}.9999999999, 0.01), (1, -{nines}.9999999999, 0.02), (2, 1, 0.03)")
-    t.sql("CREATE STREAM TABLE sums AS SELECT k, SUM(d) AS d, AVG(m) AS m, AVG(d) AS a FROM money GROUP BY k")
+    t.sql("CREATE STREAM TABLE sums AS SELECT k, SUM(d) AS d, AVG(m) AS m FROM money GROUP BY k")
     t.sql("INSERT INTO money VALUES (1, 0.0000000001, 9999999999999.99), (1, 0.0000000001, 0.00), (2, 2, 0.03)")
     assert t.refresh("sums").action is Action.DIFFERENTIAL
     assert_right(t)

@@ -118,12 +118,19 @@ def _cancelling(t: trickle.Trickle) -> Iterator[None]:
 
     def cancel(number: int, frame: FrameType | None) -> None:
         del number, frame
+        pressed.set()
         t.spark.sparkContext.cancelAllJobs()
         raise KeyboardInterrupt
 
+    pressed = threading.Event()
     before = signal.signal(signal.SIGINT, cancel)
     try:
         yield
+    except Exception:
+        # The end of its job reaches pyspark as an error, which takes the place of the interruption.
+        if pressed.is_set():
+            raise KeyboardInterrupt from None
+        raise
     finally:
         signal.signal(signal.SIGINT, before)
 
