@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _ENGINE_SETTINGS = {
     "spark.sql.adaptive.enabled": "false",  # every shuffle of a small step would become a job of its own
     "spark.sql.files.ignoreMissingFiles": "false",  # a vacuumed file must be an error, never fewer changes
+    # Spark's INT96 is nanoseconds to delta-rs: outside 1677 to 2262 a stored timestamp would become another one.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 
 

@@ -1,11 +1,9 @@
 """Queries of every shape, kept through three windows: mixed changes, everything gone, and a new beginning.
 
-All tables live over the same sources and are refreshed in the same ticks; each test then looks at one of them.
+The tables of one family live over the same sources and are refreshed in the same ticks.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass, field
 
 import pytest
 
@@ -51,47 +49,63 @@ WINDOWS = (
 )
 
 DIFFERENTIAL = {
-    "plain_rows": "SELECT g, v FROM items",
-    "filtered_rows": """SELECT k, upper(g) AS g, CASE WHEN v > 5 THEN 'large' END AS size
+    "rows": {
+        "plain_rows": "SELECT g, v FROM items",
+        "filtered_rows": """SELECT k, upper(g) AS g, CASE WHEN v > 5 THEN 'large' END AS size
         FROM items WHERE v > 1 OR g IS NULL""",
-    "ordered_rows": "SELECT k, g FROM items ORDER BY k DESC",
-    "distinct_rows": "SELECT DISTINCT g, v FROM items",
-    "global_totals": "SELECT COUNT(*) AS n, COUNT(v) AS c, SUM(v) AS s, AVG(v) AS a FROM items",
-    "global_of_an_empty_table": "SELECT COUNT(*) AS n, SUM(v) AS s FROM nothing",
-    "global_extremes": "SELECT MIN(v) AS low, MAX(x) AS high, COUNT(DISTINCT g) AS groups FROM items",
-    "groups_with_null_keys": "SELECT g, COUNT(*) AS n, COUNT(v) AS c, SUM(v) AS s, AVG(v) AS a FROM items GROUP BY g",
-    "group_by_expression": """SELECT k % 2 AS p, upper(g) || '!' AS u, SUM(v) + 1 AS s
+        "ordered_rows": "SELECT k, g FROM items ORDER BY k DESC",
+        "distinct_rows": "SELECT DISTINCT g, v FROM items",
+        "over_rows": "SELECT v, COUNT(*) AS n FROM plain_rows GROUP BY v",
+    },
+    "global_aggregates": {
+        "global_totals": "SELECT COUNT(*) AS n, COUNT(v) AS c, SUM(v) AS s, AVG(v) AS a FROM items",
+        "global_of_an_empty_table": "SELECT COUNT(*) AS n, SUM(v) AS s FROM nothing",
+        "global_extremes": "SELECT MIN(v) AS low, MAX(x) AS high, COUNT(DISTINCT g) AS groups FROM items",
+    },
+    "groups": {
+        "groups_with_null_keys": "SELECT g, COUNT(*) AS n, COUNT(v) AS c, SUM(v) AS s, AVG(v) AS a FROM items GROUP BY g",
+        "group_by_expression": """SELECT k % 2 AS p, upper(g) || '!' AS u, SUM(v) + 1 AS s
         FROM items GROUP BY k % 2, upper(g)""",
-    "group_by_ordinal": "SELECT g, k % 2, COUNT(*) AS n FROM items GROUP BY 1, 2",
-    "group_by_all": "SELECT g, k % 3 AS r, SUM(v) AS s FROM items GROUP BY ALL",
-    "group_by_alias": "SELECT k % 3 AS r, COUNT(*) AS n FROM items GROUP BY r",
-    "key_not_shown": "SELECT SUM(v) AS s FROM items GROUP BY g",
-    "busy_groups": "SELECT g, COUNT(*) AS n FROM items GROUP BY g HAVING SUM(v) > 12",
-    "having_of_hidden_extreme": "SELECT COUNT(*) AS n FROM items GROUP BY g HAVING MAX(v) > 6",
-    "filter_clause": """SELECT g, COUNT(*) FILTER (WHERE v > 5) AS n, SUM(v) FILTER (WHERE k > 2) AS s
+        "group_by_ordinal": "SELECT g, k % 2, COUNT(*) AS n FROM items GROUP BY 1, 2",
+        "group_by_all": "SELECT g, k % 3 AS r, SUM(v) AS s FROM items GROUP BY ALL",
+        "group_by_alias": "SELECT k % 3 AS r, COUNT(*) AS n FROM items GROUP BY r",
+        "key_not_shown": "SELECT SUM(v) AS s FROM items GROUP BY g",
+    },
+    "visible_groups": {
+        "busy_groups": "SELECT g, COUNT(*) AS n FROM items GROUP BY g HAVING SUM(v) > 12",
+        "having_of_hidden_extreme": "SELECT COUNT(*) AS n FROM items GROUP BY g HAVING MAX(v) > 6",
+        "filter_clause": """SELECT g, COUNT(*) FILTER (WHERE v > 5) AS n, SUM(v) FILTER (WHERE k > 2) AS s
         FROM items GROUP BY g""",
-    "aggregates_by_key": """SELECT g, COUNT(DISTINCT v) AS c, MIN(v) AS low, MAX(x) AS high,
+        "over_visible_groups": "SELECT b.g, b.n * 2 AS twice, n.label FROM busy_groups b JOIN names n ON b.g = n.g",
+    },
+    "recomputed_groups": {
+        "aggregates_by_key": """SELECT g, COUNT(DISTINCT v) AS c, MIN(v) AS low, MAX(x) AS high,
         sort_array(collect_list(v)) AS all_v, percentile(v, 0.5) AS middle FROM items GROUP BY g""",
-    "decimals": "SELECT g, SUM(d) AS s, AVG(d) AS a, SUM(big) AS b FROM items GROUP BY g",
-    "doubles": "SELECT g, SUM(x) AS s, AVG(x) AS a, STDDEV(v) AS deviation FROM items GROUP BY g",
-    "union_all": "SELECT g, v FROM items UNION ALL SELECT label, 1 FROM names UNION ALL SELECT g, v FROM items",
-    "united": "SELECT g FROM items UNION SELECT g FROM names",
-    "union_of_types": "SELECT k AS n FROM items UNION ALL SELECT d FROM items",
-    "cte_twice": """WITH sums AS (SELECT g, SUM(v) AS s FROM items GROUP BY g)
-        SELECT a.g, b.s FROM sums a JOIN sums b ON a.g = b.g WHERE a.s > 1""",
-    "renamed_view": "SELECT a, b FROM renamed WHERE b > 1",
-    "view_on_view": "SELECT a, s FROM on_view",
-    "subquery": "SELECT q.a + 1 AS a, q.b FROM (SELECT v, g FROM items WHERE v IS NOT NULL) AS q(a, b)",
-    "natural_join": "SELECT * FROM items NATURAL JOIN names",
-    "join_using": "SELECT g, label, v FROM items JOIN names USING (g)",
-    "null_safe_join": "SELECT i.k, n.label FROM items i JOIN names n ON i.g <=> n.g",
-    "self_join": "SELECT a.k AS a, b.k AS b FROM items a JOIN items b ON a.g = b.g AND a.k < b.k",
-    "comma_and_cross_join": "SELECT i.k, n.label, m.k AS m FROM items i, names n CROSS JOIN nothing m WHERE i.g = n.g",
-    "aggregate_over_join": "SELECT label, SUM(v) AS s FROM items i JOIN names n ON i.g = n.g GROUP BY label",
-    "aggregate_of_aggregate": """SELECT n, COUNT(*) AS how_many, MAX(s) AS top
+        "decimals": "SELECT g, SUM(d) AS s, AVG(d) AS a, SUM(big) AS b FROM items GROUP BY g",
+        "doubles": "SELECT g, SUM(x) AS s, AVG(x) AS a, STDDEV(v) AS deviation FROM items GROUP BY g",
+        "aggregate_of_aggregate": """SELECT n, COUNT(*) AS how_many, MAX(s) AS top
         FROM (SELECT g, COUNT(*) AS n, SUM(v) AS s FROM items GROUP BY g) GROUP BY n""",
-    "over_visible_groups": "SELECT b.g, b.n * 2 AS twice, n.label FROM busy_groups b JOIN names n ON b.g = n.g",
-    "over_rows": "SELECT v, COUNT(*) AS n FROM plain_rows GROUP BY v",
+    },
+    "unions": {
+        "union_all": "SELECT g, v FROM items UNION ALL SELECT label, 1 FROM names UNION ALL SELECT g, v FROM items",
+        "united": "SELECT g FROM items UNION SELECT g FROM names",
+        "union_of_types": "SELECT k AS n FROM items UNION ALL SELECT d FROM items",
+        "cte_twice": """WITH sums AS (SELECT g, SUM(v) AS s FROM items GROUP BY g)
+        SELECT a.g, b.s FROM sums a JOIN sums b ON a.g = b.g WHERE a.s > 1""",
+    },
+    "views": {
+        "renamed_view": "SELECT a, b FROM renamed WHERE b > 1",
+        "view_on_view": "SELECT a, s FROM on_view",
+        "subquery": "SELECT q.a + 1 AS a, q.b FROM (SELECT v, g FROM items WHERE v IS NOT NULL) AS q(a, b)",
+    },
+    "joins": {
+        "natural_join": "SELECT * FROM items NATURAL JOIN names",
+        "join_using": "SELECT g, label, v FROM items JOIN names USING (g)",
+        "null_safe_join": "SELECT i.k, n.label FROM items i JOIN names n ON i.g <=> n.g",
+        "self_join": "SELECT a.k AS a, b.k AS b FROM items a JOIN items b ON a.g = b.g AND a.k < b.k",
+        "comma_and_cross_join": "SELECT i.k, n.label, m.k AS m FROM items i, names n CROSS JOIN nothing m WHERE i.g = n.g",
+        "aggregate_over_join": "SELECT label, SUM(v) AS s FROM items i JOIN names n ON i.g = n.g GROUP BY label",
+    },
 }
 
 OPAQUE = {
@@ -106,71 +120,50 @@ OPAQUE = {
 }
 
 
-@dataclass
-class Story:
-    """What happened to one table: its reports, and after which windows it was wrong."""
-
-    reports: list[trickle.RefreshRecord] = field(default_factory=list)
-    wrong: list[str] = field(default_factory=list)
-
-
-@pytest.fixture(scope="module")
-def stories(shared: trickle.Trickle) -> dict[str, Story]:
+def _kept(t: trickle.Trickle, queries: dict[str, str]) -> dict[str, list[trickle.RefreshRecord]]:
+    """The reports of every query's table, by name; each is right after its first load and after every window."""
     for statement in SOURCES:
-        shared.sql(statement)
-    queries = DIFFERENTIAL | {name: query for name, (query, _) in OPAQUE.items()}
-    stories = {name: Story() for name in queries}
+        t.sql(statement)
     for name, query in queries.items():
-        try:
-            shared.sql(f"CREATE STREAM TABLE {name} AS {query}")
-        except Exception as error:
-            stories[name].wrong.append(f"creation: {error}")
-    _check(shared, stories, "the first load")
-    for number, statements in enumerate(WINDOWS, start=1):
+        t.sql(f"CREATE STREAM TABLE {name} AS {query}")
+    assert_right(t)
+    reports: dict[str, list[trickle.RefreshRecord]] = {name: [] for name in queries}
+    for statements in WINDOWS:
         for statement in statements:
-            shared.sql(statement)
-        for report in shared.refresh():
-            stories[report.name.rpartition(".")[2]].reports.append(report)
-        _check(shared, stories, f"window {number}")
-    return stories
+            t.sql(statement)
+        for report in t.refresh():
+            reports[report.name.rpartition(".")[2]].append(report)
+        assert_right(t)
+    assert {name: len(found) for name, found in reports.items()} == dict.fromkeys(queries, len(WINDOWS))
+    return reports
 
 
-def _check(t: trickle.Trickle, stories: dict[str, Story], when: str) -> None:
-    for name, story in stories.items():
-        try:
-            assert_right(t, name)
-        except Exception as error:
-            story.wrong.append(f"{when}: {error}")
+@pytest.mark.parametrize("family", DIFFERENTIAL)
+def test_queries_are_kept_differentially_and_exactly(t: trickle.Trickle, family: str) -> None:
+    for name, reports in _kept(t, DIFFERENTIAL[family]).items():
+        actions = {report.action for report in reports}
+        assert actions <= {Action.DIFFERENTIAL, Action.NO_DATA}, (name, reports)
 
 
-@pytest.mark.parametrize("name", DIFFERENTIAL)
-def test_the_query_is_kept_differentially_and_exactly(stories: dict[str, Story], name: str) -> None:
-    story = stories[name]
-    assert not story.wrong
-    assert len(story.reports) == len(WINDOWS)
-    assert {report.action for report in story.reports} <= {Action.DIFFERENTIAL, Action.NO_DATA}, story.reports
+def test_queries_without_a_rule_are_recomputed_with_the_reason(t: trickle.Trickle) -> None:
+    kept = _kept(t, {name: query for name, (query, _) in OPAQUE.items()})
+    for name, reports in kept.items():
+        for report in reports:
+            if report.action is not Action.NO_DATA:
+                assert report.action is Action.FULL, (name, report)
+                assert report.reason.startswith("no differential rule: "), (name, report)
+                assert OPAQUE[name][1] in report.reason
 
 
-@pytest.mark.parametrize("name", OPAQUE)
-def test_a_query_without_a_rule_is_recomputed_with_the_reason(stories: dict[str, Story], name: str) -> None:
-    story = stories[name]
-    assert not story.wrong
-    assert [report.action for report in story.reports] == [Action.FULL] * len(WINDOWS), story.reports
-    for report in story.reports:
-        assert report.reason.startswith("no differential rule: ")
-        assert OPAQUE[name][1] in report.reason
-
-
-def test_a_global_aggregate_keeps_its_one_row(shared: trickle.Trickle, stories: dict[str, Story]) -> None:
-    assert [counts(report) for report in stories["global_of_an_empty_table"].reports] == [(0, 1, 0)] * 3
-
-
-def test_having_rows_appear_change_and_vanish(stories: dict[str, Story]) -> None:
-    """30 (a), 14 (NULL) at first; then a falls, b rises, and nothing is left, then a and b are back."""
-    assert [counts(report) for report in stories["busy_groups"].reports] == [(1, 2, 0), (0, 0, 3), (2, 0, 0)]
-
-
-def test_one_of_three_equal_rows_goes(stories: dict[str, Story]) -> None:
-    first = stories["plain_rows"].reports[0]
-    # Gone: (a,20), (NULL,7), one (c,1), (a,10), (d,NULL); come: (e,3), (a,1), (NULL,NULL), (a,21), (NULL,8), (b,10).
-    assert counts(first) == (6, 0, 5)
+def test_what_is_counted_is_what_a_reader_sees(t: trickle.Trickle) -> None:
+    """Public rows that came, changed and went, window by window."""
+    names = {"plain_rows": "rows", "busy_groups": "visible_groups", "global_of_an_empty_table": "global_aggregates"}
+    kept = _kept(t, {name: DIFFERENTIAL[family][name] for name, family in names.items()})
+    seen = {name: [counts(report) for report in reports] for name, reports in kept.items()}
+    # A global aggregate keeps its one row.
+    assert seen["global_of_an_empty_table"] == [(0, 1, 0)] * 3
+    # 30 (a) and 14 (NULL) are shown at first; b comes, a and NULL change, all go, a and b come back.
+    assert seen["busy_groups"] == [(1, 2, 0), (0, 0, 3), (2, 0, 0)]
+    # Gone: (a,20), (NULL,7), one of three (c,1), (a,10), (d,NULL).
+    # Come: (e,3), (a,1), (NULL,NULL), (a,21), (NULL,8), (b,10).
+    assert seen["plain_rows"] == [(6, 0, 5), (0, 0, 11), (4, 0, 0)]

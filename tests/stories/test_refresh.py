@@ -111,7 +111,7 @@ OVERWRITE = "INSERT OVERWRITE orders VALUES (1, 'alice', 10, 'new'), (7, 'zoe', 
     ],
     ids=["overwritten", "emptied", "emptied and restored", "overwritten between other changes"],
 )
-def test_a_replaced_source_gives_the_difference(
+def test_auto_recomputes_a_replaced_source_and_writes_the_difference(
     orders: trickle.Trickle, statements: tuple[str, ...], operation: str, expected: tuple[int, int, int]
 ) -> None:
     t = orders
@@ -121,9 +121,9 @@ def test_a_replaced_source_gives_the_difference(
         t.sql(statement)
     reports = {report.name.rpartition(".")[2]: report for report in t.refresh()}
     assert counts(reports["totals"]) == expected
-    assert all(report.action in (Action.DIFFERENTIAL, Action.NO_DATA) for report in reports.values())
-    if expected != (0, 0, 0):
-        assert f"orders was replaced by {operation}" in reports["totals"].reason
+    for report in reports.values():
+        assert report.action is Action.FULL
+        assert report.reason.endswith(f"orders was replaced by {operation}: recomputing is cheaper")
     assert_right(t)
 
 

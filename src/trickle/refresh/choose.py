@@ -49,7 +49,11 @@ def choose(
         return Choice(Action.FULL, f"rows with a map or variant cannot be compared: {columns}", estimates)
     replaced = _replaced(changed)
     if mode is Mode.DIFFERENTIAL:
-        return Choice(Action.DIFFERENTIAL, f"the refresh mode is DIFFERENTIAL{replaced}", estimates)
+        suffix = f" ({replaced})" if replaced else ""
+        return Choice(Action.DIFFERENTIAL, f"the refresh mode is DIFFERENTIAL{suffix}", estimates)
+    if replaced:
+        # All that was there goes through the change feed, all that is there now does not.
+        return Choice(Action.FULL, f"{replaced}: recomputing is cheaper", estimates)
     for window in changed:
         if window.rows_changed < ALWAYS_DIFFERENTIAL_ROWS:
             continue
@@ -58,14 +62,13 @@ def choose(
         estimates[window.key] |= {"source_rows": rows, "share": round(share, 4)}
         if share > FULL_SHARE:
             reason = f"{window.rows_changed:,} changed rows of {window.key} against {rows:,} rows now ({share:.0%})"
-            return Choice(Action.FULL, f"{reason}: recomputing is cheaper{replaced}", estimates)
+            return Choice(Action.FULL, f"{reason}: recomputing is cheaper", estimates)
     total = sum(window.rows_changed for window in changed)
-    return Choice(Action.DIFFERENTIAL, f"{_count(total, 'changed row')} in the log{replaced}", estimates)
+    return Choice(Action.DIFFERENTIAL, f"{_count(total, 'changed row')} in the log", estimates)
 
 
 def _replaced(windows: list[SourceWindow]) -> str:
-    found = [f"{window.key} was replaced by {window.replaced_by}" for window in windows if window.replaced_by]
-    return f" ({'; '.join(found)})" if found else ""
+    return "; ".join(f"{window.key} was replaced by {window.replaced_by}" for window in windows if window.replaced_by)
 
 
 def _count(number: int, noun: str) -> str:

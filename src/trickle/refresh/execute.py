@@ -149,8 +149,9 @@ class _Run:
         if stored is None or not comparable or not (self._has_dependents or stored.size_in_bytes <= COMPARE_BYTES):
             return self._rebuild(choice)
         with self._adaptive():
-            change = self._workspace.keep(self._frame(self._plan.definition.storage.replacement()), "difference")
-            if change.local is None and change.rows > self._stored_rows() * REWRITE_SHARE:
+            with self._phase("compute"):
+                change = self._workspace.keep(self._frame(self._plan.definition.storage.replacement()), "difference")
+            if change.local is None and change.rows > self._public_rows(filtered=False) * REWRITE_SHARE:
                 return self._rebuild(choice)
             return self._apply(choice, change.frame)
 
@@ -159,13 +160,12 @@ class _Run:
         frame = self._frame(storage.contents)
         if storage.identity is None:
             frame = with_row_ids(frame, self._sequence)
+        deleted = self._public_rows(self._plan.stream_table.filtered)
         with self._phase("commit"), self._adaptive():
             reach("before-data-commit")
-            commit = self._table.overwrite(frame, self._commit_info(choice, RowCounts()))
+            commit = self._table.overwrite(frame, self._commit_info(choice, RowCounts(deleted=deleted)))
             reach("after-data-commit")
-        written = self._executor.logs.commit(self._table.location, commit.version)
-        inserted = self._visible_rows() if self._plan.definition.filtered else written.rows_added
-        return RowCounts(inserted=inserted, deleted=written.rows_removed), commit
+        return RowCounts(inserted=self._public_rows(self._plan.definition.filtered), deleted=deleted), commit
 
     def _apply(self, choice: Choice, change: DataFrame) -> tuple[RowCounts, StoredCommit | None]:
         storage = self._plan.definition.storage
@@ -230,14 +230,13 @@ class _Run:
     def _frame(self, node: Operator) -> DataFrame:
         return self._workspace.sql(lower(node, PinnedLeaves(self._plan.versions, self._views)).sql(dialect="spark"))
 
-    def _visible_rows(self) -> int:
-        return self._count(f"delta.{quote(self._table.location)} WHERE {quote(VISIBLE)}")
-
-    def _stored_rows(self) -> int:
-        return self._count(f"delta.{quote(self._table.location)}")
-
-    def _count(self, rows: str) -> int:
-        return int(self._workspace.sql(f"SELECT count(*) AS n FROM {rows}").collect()[0]["n"])
+    def _public_rows(self, filtered: bool) -> int:
+        """How many rows the table shows; Delta answers from its statistics where all of them are shown."""
+        if self._executor.logs.version(self._table.location) < 0:
+            return 0
+        condition = f" WHERE {quote(VISIBLE)}" if filtered else ""
+        counted = self._workspace.sql(f"SELECT count(*) AS n FROM delta.{quote(self._table.location)}{condition}")
+        return int(counted.collect()[0]["n"])
 
     # Record
 
