@@ -13,7 +13,7 @@ from trickle.catalog.catalog import Catalog
 from trickle.catalog.model import RefreshRecord, StreamTable
 from trickle.context import Context
 from trickle.declare import Declarations
-from trickle.errors import UserError
+from trickle.errors import EnvironmentProblem, UserError
 from trickle.names import quote
 from trickle.refresh.explain import Explanation, explain
 from trickle.refresh.spark_errors import explained
@@ -61,7 +61,10 @@ def connect(
             )
         return Trickle(Context(place.rstrip("/"), Catalog.open(catalog), spark))
     directory = Path(place).absolute()
-    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise EnvironmentProblem("no-directory", f"{directory} cannot be used", detail=str(error)) from error
     opened = Catalog.open(catalog or f"sqlite:///{directory / 'catalog.db'}")
     return Trickle(Context(str(directory), opened, spark))
 
@@ -238,9 +241,13 @@ class Trickle:
         return [_status(table, last.get(table.id)) for table in self.stream_tables()]
 
     def history(self, name: str | None = None, limit: int | None = None) -> list[RefreshRecord]:
-        """What every refresh did and why, newest first; needs no Spark."""
-        canonical = None if name is None else self._context.canonical_name(name)
-        return self._context.catalog.history(canonical, limit)
+        """What every refresh did and why, newest first; needs no Spark. Raises UserError for a name never known."""
+        if name is None:
+            return self._context.catalog.history(limit=limit)
+        found = self._context.catalog.history(self._context.canonical_name(name), limit)
+        if not found:
+            self._context.stream_table(name)
+        return found
 
     def _describe(self, name: str) -> list[dict[str, Any]]:
         table = self._context.stream_table(name)

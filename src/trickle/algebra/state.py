@@ -24,6 +24,8 @@ _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _LARGEST_AVERAGED_PRECISION = 15
 # Beyond this the sum's own type is capped at 38 digits and can overflow; outside ANSI mode that is a silent NULL.
 _LARGEST_SAFE_SUM_PRECISION = 28
+# Spark 4.1 negates a decimal in Scala's default context and so rounds one of more than 34 digits.
+_LARGEST_NEGATED_PRECISION = 34
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def recipe(aggregate: Expression, argument_type: str, result_type: str, settings
 def _sums_exactly(argument_type: str, settings: Settings) -> bool:
     decimal = _DECIMAL.fullmatch(argument_type)
     if decimal:
-        return settings.ansi or int(decimal[1]) <= _LARGEST_SAFE_SUM_PRECISION
+        return int(decimal[1]) <= (_LARGEST_NEGATED_PRECISION if settings.ansi else _LARGEST_SAFE_SUM_PRECISION)
     return argument_type in INTEGERS
 
 

@@ -35,6 +35,8 @@ class Action(StrEnum):
     FULL = "FULL"
     REINITIALIZE = "REINITIALIZE"
     FAILED = "FAILED"
+    BLOCKED = "BLOCKED"
+    """Left alone in a tick, because a table it reads failed or is suspended; not part of history."""
 
 
 @dataclass(frozen=True)

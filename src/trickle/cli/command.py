@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import inspect
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -61,12 +64,39 @@ class Invocation:
         connection = self.connect(existing=existing)
         with self.console.working("starting Spark…"):
             _ = connection.spark
-        yield connection
+        with cancelling(connection):
+            yield connection
 
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+@contextmanager
+def cancelling(t: trickle.Trickle) -> Iterator[None]:
+    """Ctrl-C ends Spark's jobs before it interrupts: pyspark waits for their result even when interrupted.
+
+    pyspark's own handler does the first half, and only where the main thread started the session.
+    """
+
+    def cancel(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        pressed.set()
+        t.spark.sparkContext.cancelAllJobs()
+        raise KeyboardInterrupt
+
+    pressed = threading.Event()
+    before = signal.signal(signal.SIGINT, cancel)
+    try:
+        yield
+    except Exception:
+        # The end of its job reaches pyspark as an error, which takes the place of the interruption.
+        if pressed.is_set():
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _connect(root: str, catalog: str | None) -> trickle.Trickle:

@@ -5,12 +5,9 @@ Spark starts in the background while the first statement is being typed.
 
 from __future__ import annotations
 
-import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import FrameType
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
@@ -95,8 +92,7 @@ def _run(run: Invocation, text: str, handle: Handler, warm: _Background) -> None
         try:
             with run.console.working("starting Spark…"):
                 warm.wait()
-            with _cancelling(run.connect()):
-                handle(run, statement)
+            handle(run, statement)
         except KeyboardInterrupt:
             run.console.say(Text("given up", style="dim"))
             return
@@ -107,32 +103,6 @@ def _run(run: Invocation, text: str, handle: Handler, warm: _Background) -> None
             return
         finally:
             run.console.finish()
-
-
-@contextmanager
-def _cancelling(t: trickle.Trickle) -> Iterator[None]:
-    """Ctrl-C ends Spark's jobs before it interrupts: pyspark waits for their result even when interrupted.
-
-    pyspark does the same by itself, but only where the session was started by the main thread.
-    """
-
-    def cancel(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        pressed.set()
-        t.spark.sparkContext.cancelAllJobs()
-        raise KeyboardInterrupt
-
-    pressed = threading.Event()
-    before = signal.signal(signal.SIGINT, cancel)
-    try:
-        yield
-    except Exception:
-        # The end of its job reaches pyspark as an error, which takes the place of the interruption.
-        if pressed.is_set():
-            raise KeyboardInterrupt from None
-        raise
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def is_complete(text: str) -> bool:

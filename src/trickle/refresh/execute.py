@@ -130,7 +130,8 @@ class _Run:
         assert program is not None
         with self._phase("changes"):
             feeds = self._read_feeds(program)
-        moved = frozenset(key for key, feed in feeds.items() if feed.rows)
+        # A source whose feed the program does not read (a global aggregate is recomputed) may well have moved.
+        moved = frozenset(key for key in self._plan.changed if key not in feeds or feeds[key].rows)
         if moved != self._plan.changed:
             # A feed may be empty after all (no-op updates, unused columns): plan again without that source.
             program = self._executor.programs.get(self._plan.definition.storage, moved) if moved else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trickle.algebra.differentiate import Window
@@ -102,7 +102,12 @@ def _source(plan: RefreshPlan, key: str) -> str:
 
 
 def _steps(plan: RefreshPlan, program: Program) -> tuple[StepExplanation, ...]:
-    leaves = PinnedLeaves(plan.versions, {step.name: step.name for step in program.steps})
+    # Where nothing moved, the newest commit stands for a change.
+    versions = {
+        key: replace(at, before=at.after - 1) if at.before == at.after and key != STORED else at
+        for key, at in plan.versions.items()
+    }
+    leaves = PinnedLeaves(versions, {step.name: step.name for step in program.steps})
     return tuple(
         StepExplanation(
             step.name,

@@ -63,7 +63,9 @@ def translate(error: PySparkException, sql: str) -> UserError:
     elif code == "rejected-by-spark" and not isinstance(error, AnalysisException):
         code = "query-failed"
     message, detail = _words(error)
-    return UserError(code, message, detail=detail, sql=sql, position=_position(error, sql))
+    proposal = (error.getMessageParameters() or {}).get("proposal")
+    hint = f"did you mean one of {proposal}?" if proposal else ""
+    return UserError(code, message, detail=detail, hint=hint, sql=sql, position=_position(error, sql))
 
 
 def _words(error: PySparkException) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from threading import RLock
 
 from trickle.catalog.model import Action, Progress, RefreshRecord, Status, StreamTable
 from trickle.context import Context
-from trickle.errors import TrickleError, UserError
+from trickle.errors import InternalError, TrickleError, UserError
 from trickle.failpoints import reach
 from trickle.graph import Graph
 from trickle.names import quote
@@ -59,8 +59,10 @@ class Refresher:
             behind = {item.id for item in graph.order() if item.status is not Status.ACTIVE}
             tick.pin(active)
             for item in active:
-                if graph.reads[item.id] & behind:
+                missing = graph.reads[item.id] & behind
+                if missing:
                     behind.add(item.id)
+                    reports.append(blocked(item, [graph.tables[table].name for table in missing]))
                     continue
                 try:
                     reports.append(tick.run(item))
@@ -72,7 +74,7 @@ class Refresher:
     def plan(self, table: StreamTable) -> RefreshPlan:
         """What a refresh would do now, without doing it."""
         graph = Graph.of(self.context.catalog.stream_tables())
-        return _Tick(self, graph, pins={}).plan(table)
+        return _Tick(self, graph, pins={}, only_looking=True).plan(table)
 
     @property
     def executor(self) -> Executor:
@@ -88,6 +90,8 @@ class _Tick:
     refresher: Refresher
     graph: Graph
     pins: dict[str, Snapshot]
+    only_looking: bool = False
+    """Change nothing, not even a source's change feed."""
 
     @property
     def context(self) -> Context:
@@ -121,6 +125,10 @@ class _Tick:
         except TrickleError as error:
             self.context.catalog.record(failure(table, error, time.perf_counter() - started), None)
             raise
+        except Exception as error:
+            wrapped = InternalError("unexpected", f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
+            self.context.catalog.record(failure(table, wrapped, time.perf_counter() - started), None)
+            raise wrapped from error
         record = replace(outcome.record, seconds=round(time.perf_counter() - started, 4))
         self._record(plan, record, outcome.progress)
         return record
@@ -159,7 +167,7 @@ class _Tick:
     def _readable(self, location: str) -> Snapshot | None:
         """The source now, its change feed switched on if it was off."""
         snapshot = self.context.logs.snapshot(location)
-        if snapshot is None or snapshot.has_change_feed:
+        if snapshot is None or snapshot.has_change_feed or self.only_looking:
             return snapshot
         self.context.session.sql(
             f"ALTER TABLE delta.{quote(location)} SET TBLPROPERTIES ({quote(CDF_PROPERTY)} = 'true')"
@@ -214,6 +222,18 @@ def recovered(table: StreamTable, info: CommitInfo) -> RefreshRecord:
         rows_deleted=info.rows_deleted,
         frontier=info.frontier,
         sequence=info.sequence,
+    )
+
+
+def blocked(table: StreamTable, upstream: list[str]) -> RefreshRecord:
+    return RefreshRecord(
+        refresh_id=str(uuid.uuid4()),
+        stream_table=table.id,
+        name=table.name,
+        action=Action.BLOCKED,
+        reason=f"it reads {', '.join(sorted(upstream))}, which could not be refreshed",
+        started_at=datetime.now(UTC),
+        seconds=0.0,
     )
 
 

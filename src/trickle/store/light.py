@@ -7,12 +7,15 @@ What it cannot do exactly it does not do at all: `is_light` says no and Spark do
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from pyarrow.dataset import ParquetReadOptions
 
+from trickle.errors import InternalError
 from trickle.names import OP
 from trickle.store.delta_log import Snapshot
 from trickle.store.logs import local_path
@@ -60,10 +63,8 @@ class Overtaken(Exception):
 def append(location: str, rows: pa.Table, application: str, sequence: int, metadata: str) -> None:
     """Raises Overtaken; then nothing was written."""
     table = _open(location, application, sequence)
-    try:
+    with _commit():
         write_deltalake(table, rows, mode="append", commit_properties=_properties(application, sequence, metadata))
-    except CommitFailedError as error:
-        raise Overtaken(str(error)) from error
 
 
 def merge(
@@ -83,10 +84,18 @@ def merge(
     )
     merging = merging.when_matched_delete(f"{op} = 'D'").when_matched_update(values, predicate=f"{op} = 'U'")
     merging = merging.when_not_matched_insert(values, predicate=f"{op} = 'I'")
-    try:
+    with _commit():
         merging.execute()
+
+
+@contextmanager
+def _commit() -> Iterator[None]:
+    try:
+        yield
     except CommitFailedError as error:
         raise Overtaken(str(error)) from error
+    except DeltaError as error:
+        raise InternalError("commit-failed", "a small commit failed", detail=str(error)) from error
 
 
 def _open(location: str, application: str, sequence: int) -> DeltaTable:
