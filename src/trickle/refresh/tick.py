@@ -226,25 +226,22 @@ def recovered(table: StreamTable, info: CommitInfo) -> RefreshRecord:
 
 
 def blocked(table: StreamTable, upstream: list[str]) -> RefreshRecord:
-    return RefreshRecord(
-        refresh_id=str(uuid.uuid4()),
-        stream_table=table.id,
-        name=table.name,
-        action=Action.BLOCKED,
-        reason=f"it reads {', '.join(sorted(upstream))}, which could not be refreshed",
-        started_at=datetime.now(UTC),
-        seconds=0.0,
-    )
+    reason = f"it reads {', '.join(sorted(upstream))}, which could not be refreshed"
+    return _nothing_done(table, Action.BLOCKED, reason)
 
 
 def failure(table: StreamTable, error: TrickleError, seconds: float) -> RefreshRecord:
+    record = _nothing_done(table, Action.FAILED, f"{error.code}: {error.message}")
+    return replace(record, seconds=round(seconds, 4), error=str(error))
+
+
+def _nothing_done(table: StreamTable, action: Action, reason: str) -> RefreshRecord:
     return RefreshRecord(
         refresh_id=str(uuid.uuid4()),
         stream_table=table.id,
         name=table.name,
-        action=Action.FAILED,
-        reason=f"{error.code}: {error.message}",
+        action=action,
+        reason=reason,
         started_at=datetime.now(UTC),
-        seconds=round(seconds, 4),
-        error=str(error),
+        seconds=0.0,
     )

@@ -18,6 +18,7 @@ from trickle.algebra.inner_join import InnerJoin
 from trickle.algebra.operator import Operator
 from trickle.algebra.project import Project, renamed
 from trickle.algebra.scan import Scan
+from trickle.algebra.storage import TypesOf
 from trickle.algebra.union_all import UnionAll
 from trickle.names import VISIBLE, Namer
 from trickle.sql.functions import AGGREGATES, GENERATORS, WINDOW_ONLY
@@ -42,7 +43,6 @@ class SourceView:
 
 
 Resolve = Callable[[exp.Table], SourceTable | SourceView]
-TypesOf = Callable[[Operator], Mapping[str, str]]
 
 
 @dataclass(frozen=True)
