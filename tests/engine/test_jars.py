@@ -74,8 +74,6 @@ def test_unreachable_repository_is_one_clear_line_and_not_remembered(tmp_path: P
     )  # fmt: skip
     announcement, error = run.stderr.splitlines()
     assert (run.returncode, run.stdout, announcement) == (1, "", "resolving Spark packages (once)…")
-    assert error.startswith(
-        "trickle: error: Spark's packages could not be resolved: Server access error at url"
-    )
+    assert error.startswith("trickle: error: Spark's packages could not be resolved: Server access error at url")
     assert error.endswith("(java.net.ConnectException: Connection refused)")
     assert not list(tmp_path.glob("jars/*"))

@@ -97,16 +97,14 @@ def test_bundled_java_can_be_demanded(tmp_path: Path, monkeypatch: pytest.Monkey
     assert find_java().origin == "bundled"
 
 
-def test_missing_java_is_one_line_that_names_what_was_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_java_is_one_line_that_names_what_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     newer = fake_java(tmp_path / "jvm" / "newer", "25.0.3")
     monkeypatch.setattr(java, "_bundled", lambda: None)
     with pytest.raises(JavaNotFound) as raised:
         find_java()
-    assert str(raised.value) == (
-        f"Java 17 or 21 is needed; found 25 in {newer}; install one or set JAVA_HOME to it"
-    )
+    assert raised.value.code == "no-java"
+    assert raised.value.message == f"Java 17 or 21 is needed; found 25 in {newer}"
+    assert "JAVA_HOME" in raised.value.hint
 
 
 def test_launcher_drops_only_the_module_the_bundled_java_lacks(tmp_path: Path) -> None:

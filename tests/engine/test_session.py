@@ -46,9 +46,7 @@ def test_table_lives_under_the_warehouse(spark: SparkSession, table: str) -> Non
 def test_changes_of_a_table_can_be_read_from_its_first_version(spark: SparkSession, table: str) -> None:
     spark.sql(f"INSERT INTO {table} VALUES (1, NULL), (2, NULL)")
     spark.sql(f"DELETE FROM {table} WHERE id = 1")
-    changes = spark.sql(
-        f"SELECT id, _change_type FROM table_changes('{table}', 0) ORDER BY _commit_version, id"
-    )
+    changes = spark.sql(f"SELECT id, _change_type FROM table_changes('{table}', 0) ORDER BY _commit_version, id")
     assert [tuple(row) for row in changes.collect()] == [(1, "insert"), (2, "insert"), (1, "delete")]
 
 
