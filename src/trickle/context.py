@@ -17,6 +17,7 @@ from trickle.engine.session import start_session
 from trickle.errors import UserError
 from trickle.refresh.definition import MEANING, Compiler, Definition, KnownStreamTable, lookup_key
 from trickle.refresh.plan import Programs
+from trickle.sql.tokens import mentioned
 from trickle.store.logs import DeltaLogs
 from trickle.store.namespace import Namespace, split_name
 from trickle.store.sources import DeltaSource, ViewSource, look_up
@@ -117,7 +118,23 @@ class Context:
             return look_up(self.session, table, database)
 
         compiler = Compiler(self.session, self.logs, find, self._known_stream_tables(), database)
-        return compiler.compile(name, query, allow_nondeterministic=allow_nondeterministic)
+        try:
+            return compiler.compile(name, query, allow_nondeterministic=allow_nondeterministic)
+        except UserError as error:
+            if error.code == "unknown-table":
+                self._refuse_temporary(query)
+            raise
+
+    def _refuse_temporary(self, query: str) -> None:
+        """The engine's session does not see the user's temporary views; say so where one was meant."""
+        for table in self.spark.catalog.listTables():
+            if table.isTemporary and table.name.lower() in mentioned(query):
+                raise UserError(
+                    "temporary-source",
+                    f"{table.name} is a temporary view",
+                    detail="It ends with the session; a stream table outlives it.",
+                    hint="create a permanent view, or put its query into the definition.",
+                )
 
     def definition(self, table: StreamTable) -> Definition:
         """The compiled definition, compiled again when names, views or columns are not what they were."""

@@ -40,8 +40,7 @@ class Declarations:
         if existing and if_not_exists:
             return None
         if existing and replace_existing:
-            self.alter(existing, schedule=schedule, mode=mode, comment=comment, query=query)
-            return self.context.catalog.last_refresh(existing.id)
+            return self._replace(existing, query, schedule, mode, comment)
         self._refuse_taken(canonical, existing)
         table = self._draft(canonical, query, schedule, checked_mode(mode), comment)
         table = redeclared(table, self._compiled(table))
@@ -53,6 +52,18 @@ class Declarations:
             raise
         self.context.namespace.publish(self.context.catalog.stream_table_by_id(table.id) or table)
         return report
+
+    def _replace(
+        self, existing: StreamTable, query: str, schedule: str | None, mode: str, comment: str | None
+    ) -> RefreshRecord | None:
+        """What the new statement does not say does not stay; the data does, until the new query is loaded."""
+        try:
+            bare = replace(existing, schedule=None, comment=None)
+            self.alter(bare, schedule=schedule, mode=mode, comment=comment, query=query)
+        except BaseException:
+            self.context.catalog.change(existing)
+            raise
+        return self.context.catalog.last_refresh(existing.id)
 
     def _draft(self, name: str, query: str, schedule: str | None, mode: Mode, comment: str | None) -> StreamTable:
         identity = str(uuid.uuid4())

@@ -344,9 +344,7 @@ def test_recording_twice_keeps_one_row_and_counts_once(catalog: Catalog) -> None
 def test_failures_count_up_and_a_success_clears_them(catalog: Catalog) -> None:
     catalog.add(PLAIN)
     seen = []
-    for number, action in enumerate(
-        [Action.FAILED, Action.FAILED, Action.NO_DATA, Action.FAILED, Action.DIFFERENTIAL]
-    ):
+    for number, action in enumerate([Action.FAILED, Action.FAILED, Action.NO_DATA, Action.FAILED, Action.DIFFERENTIAL]):
         catalog.record(refresh(number, action=action), None)
         seen.append(stored(catalog).failures)
     assert seen == [1, 2, 0, 1, 0]
@@ -391,9 +389,7 @@ LATER, EARLIER = NOON + timedelta(seconds=5), NOON - timedelta(seconds=5)
         (9, LATER, True),
     ],
 )
-def test_progress_never_goes_backwards(
-    catalog: Catalog, sequence: int, timestamp: datetime, taken: bool
-) -> None:
+def test_progress_never_goes_backwards(catalog: Catalog, sequence: int, timestamp: datetime, taken: bool) -> None:
     catalog.add(replace(PLAIN, progress=PROGRESS))
     offered = Progress({"delta:/new": SourceVersion("id", 99)}, sequence, 12, timestamp)
     catalog.record(refresh(), offered)
@@ -543,9 +539,7 @@ def test_processes_open_an_empty_catalog_and_write_at_the_same_moment(url: str) 
     command = [sys.executable, "-c", WRITER, url]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     writers = [
-        subprocess.Popen(
-            [*command, str(me)], env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+        subprocess.Popen([*command, str(me)], env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         for me in range(4)
     ]
     for writer in writers:

@@ -61,7 +61,6 @@ def test_the_text_may_be_written_in_any_style(orders: trickle.Trickle) -> None:
     assert t.stream_tables() == []
 
 
-@pytest.mark.xfail(reason="an overwrite keeps delta.dataSkippingStatsColumns, which names a column that is gone")
 def test_create_if_not_exists_and_or_replace(orders: trickle.Trickle) -> None:
     t = orders
     t.sql("CREATE STREAM TABLE IF NOT EXISTS plain AS SELECT id FROM orders")
@@ -80,7 +79,6 @@ def test_create_if_not_exists_and_or_replace(orders: trickle.Trickle) -> None:
     assert_right(t)
 
 
-@pytest.mark.xfail(reason="CREATE OR REPLACE keeps the old schedule and comment where it names none")
 def test_replace_sets_every_option_anew(orders: trickle.Trickle) -> None:
     t = orders
     t.sql("CREATE STREAM TABLE plain SCHEDULE '1m' REFRESH MODE FULL COMMENT 'old' AS SELECT id FROM orders")
@@ -104,7 +102,6 @@ def test_a_replacement_that_fails_leaves_the_old_table_as_it_was(orders: trickle
     assert_right(t)
 
 
-@pytest.mark.xfail(reason="an overwrite keeps delta.dataSkippingStatsColumns, which names a column that is gone")
 def test_alter_changes_what_it_names_and_nothing_else(orders: trickle.Trickle) -> None:
     t = orders
     t.sql("CREATE STREAM TABLE plain SCHEDULE '1m' COMMENT 'kept' AS SELECT id, amount FROM orders")

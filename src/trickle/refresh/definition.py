@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import sqlglot
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 from sqlglot import exp
@@ -26,7 +27,7 @@ from trickle.algebra.state import Settings
 from trickle.algebra.storage import Storage, plan_storage
 from trickle.errors import UserError
 from trickle.names import VISIBLE, is_hidden
-from trickle.refresh.determinism import refuse_nondeterministic
+from trickle.refresh.determinism import refuse_nondeterministic, refuse_nondeterministic_view
 from trickle.refresh.shape import shape
 from trickle.refresh.spark_errors import explained
 from trickle.sql.build import SourceTable, SourceView, build
@@ -126,8 +127,10 @@ class Compiler:
         parsed = _parse(query)
         if not allow_nondeterministic:
             refuse_nondeterministic(name, query, analysed)
-        tree = self._tree(parsed, schema)
-        storage = plan_storage(tree, self._types_of, self._settings())
+        tree, storage = self._planned(parsed, schema)
+        if not allow_nondeterministic:
+            for view, text in self._view_texts().items():
+                refuse_nondeterministic_view(name, view, text)
         fields = self._fields()
         return Definition(
             query=query,
@@ -152,15 +155,17 @@ class Compiler:
     def _settings(self) -> Settings:
         return Settings(ansi=str(self._spark.conf.get("spark.sql.ansi.enabled")).lower() == "true")
 
-    def _tree(self, parsed: exp.Query, schema: StructType) -> Operator:
+    def _planned(self, parsed: exp.Query, schema: StructType) -> tuple[Operator, Storage]:
+        """Tree and storage; a query we have no rules for is kept whole, with the reason."""
         names = tuple(schema.fieldNames())
         try:
             built = build(parsed, self._resolve, self._types_of)
             tree = normalise(renamed(built, dict(zip(built.columns, names, strict=True))))
             self._confirm(tree, schema)
+            return tree, plan_storage(tree, self._types_of, self._settings())
         except NotModelled as reason:
-            return Opaque(self._marked(parsed), names, reason.reason)
-        return tree
+            opaque = Opaque(self._marked(parsed), names, reason.reason)
+            return opaque, plan_storage(opaque, self._types_of, self._settings())
 
     def _confirm(self, tree: Operator, schema: StructType) -> None:
         """Spark must see the same columns in our tree as in the user's text."""
@@ -234,7 +239,11 @@ class Compiler:
         return self._spark.sql(lower(node, CurrentLeaves(self._sources)).sql(dialect="spark"))
 
     def _types_of(self, node: Operator) -> Mapping[str, str]:
-        return {field.name: field.dataType.simpleString() for field in self._frame(node).schema}
+        try:
+            schema = self._frame(node).schema
+        except AnalysisException as error:  # a ParseException is one too
+            raise NotModelled(f"Spark does not accept our tree: {str(error).strip().splitlines()[0]}") from error
+        return {field.name: field.dataType.simpleString() for field in schema}
 
     def _fields(self) -> dict[str, Mapping[str, str]]:
         snapshots = {key: self._logs.snapshot(location) for key, location in self._sources.items()}

@@ -23,6 +23,13 @@ def refuse_nondeterministic(name: str, query: str, analysed: DataFrame) -> None:
         raise _error(name, "Spark says that an expression of this query is not deterministic.", query, None)
 
 
+def refuse_nondeterministic_view(name: str, view: str, text: str) -> None:
+    """The same for the text of a view that the query reads."""
+    found = _call(text)
+    if found:
+        raise _error(name, f"the view {view} calls {found[0]}(), which gives another value each time.", text, found[1])
+
+
 def _orders_rows(query: str) -> bool:
     """Whether the query uses aggregates that Spark calls not deterministic for the order of their rows alone."""
     return any(token.text.lower() in ORDER_DEPENDENT for token in tokenize(query))

@@ -87,6 +87,8 @@ def plan_refresh(
     progress = stream_table.progress
     if progress is None:
         return plan(Choice(Action.INITIAL, "first load"))
+    if logs.version(stream_table.location) < 0:
+        return plan(Choice(Action.REINITIALIZE, "the stored rows are gone"))
     if definition.fingerprint != stream_table.fingerprint:
         reason = describe_difference(stream_table.fingerprint, definition.fingerprint)
         return plan(Choice(Action.REINITIALIZE, reason))

@@ -26,6 +26,11 @@ def tokenize(text: str) -> list[Token]:
     return _Tokenizer(dialect=SparkSql).tokenize(text)
 
 
+def mentioned(text: str) -> set[str]:
+    """Every word that could be a name, in lower case."""
+    return {token.text.lower() for token in tokenize(text) if token.token_type is not TokenType.STRING}
+
+
 def position(text: str, token: Token) -> Position:
     line = text.count("\n", 0, token.start) + 1
     column = token.start - (text.rfind("\n", 0, token.start) + 1) + 1

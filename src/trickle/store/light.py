@@ -32,6 +32,10 @@ _TYPES = re.compile(r'"type": "(?:void|interval|variant|char|varchar|geometry|ge
 _EXACT_STATISTICS = frozenset({'"string"', '"byte"', '"short"', '"integer"', '"long"', '"date"'})
 
 
+STATISTICS = ("delta.dataSkippingStatsColumns", "delta.dataSkippingNumIndexedCols")
+"""The table properties that say of which columns statistics are kept."""
+
+
 def is_light(snapshot: Snapshot) -> bool:
     """Whether a table is small, on a local disk, and free of features that delta-rs does not handle."""
     return (
@@ -40,6 +44,11 @@ def is_light(snapshot: Snapshot) -> bool:
         and snapshot.features <= _FEATURES
         and not any(_TYPES.search(field) or "__CHAR_VARCHAR" in field for field in snapshot.fields.values())
     )
+
+
+def may_write(snapshot: Snapshot) -> bool:
+    """Whether a light table is one of ours, whose statistics are limited to what both writers agree on."""
+    return is_light(snapshot) and any(name in snapshot.properties for name in STATISTICS)
 
 
 def has_exact_statistics(spark_type: str) -> bool:

@@ -14,12 +14,11 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from sqlglot.errors import SqlglotError
-from sqlglot.tokens import TokenType
 
 from trickle.catalog.catalog import Catalog
 from trickle.catalog.model import KnownName, NameKind, StreamTable
 from trickle.names import VISIBLE, literal, quote, quote_all
-from trickle.sql.tokens import tokenize
+from trickle.sql.tokens import mentioned, tokenize
 
 _READING = frozenset({"SELECT", "WITH", "FROM", "VALUES", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "TABLE", "("})
 
@@ -172,7 +171,7 @@ def _view_query(metadata: Any) -> str:
 def _words(sql: str) -> set[str] | None:
     """Every word of a statement that could be a name; None where the text cannot be read."""
     try:
-        return {token.text.lower() for token in tokenize(sql) if token.token_type is not TokenType.STRING}
+        return mentioned(sql)
     except SqlglotError:
         return None
 

@@ -61,13 +61,6 @@ def look_up(spark: SparkSession, table: exp.Table, database: str) -> DeltaSource
         return _in_other_catalog(spark, table)
     parts = tuple(part.name for part in table.parts if part.name.lower() != "spark_catalog")
     session: Any = spark._jsparkSession.sessionState()
-    if len(parts) == 1 and session.catalog().isTempView(session.sqlParser().parseMultipartIdentifier(quote(parts[0]))):
-        raise UserError(
-            "temporary-source",
-            f"{canonical(parts)} is a temporary view",
-            detail="It ends with the session; a stream table outlives it.",
-            hint="create a permanent view, or put its query into the definition.",
-        )
     full = parts if len(parts) > 1 else (database, *parts)
     identifier = session.sqlParser().parseTableIdentifier(".".join(quote(part) for part in full))
     try:

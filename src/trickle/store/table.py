@@ -18,14 +18,16 @@ import pyarrow as pa
 from delta.exceptions import DeltaConcurrentModificationException
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from trickle.catalog.model import Action, Frontier, SourceVersion
 from trickle.errors import RetryableError
-from trickle.names import OP, quote, quote_all
+from trickle.names import OP, literal, quote, quote_all
 from trickle.store import light
-from trickle.store.delta_log import CommitMissing
+from trickle.store.delta_log import CDF_PROPERTY, CommitMissing
 from trickle.store.logs import DeltaLogs
 
+_MAPPING = "delta.columnMapping.mode"
 _PLAIN_NAME = re.compile(r"[^ ,;{}()\n\t=]+")
 
 
@@ -112,13 +114,52 @@ class StorageTable:
             raise _overtaken("it has committed already")
 
     def overwrite(self, frame: DataFrame, commit: CommitInfo) -> StoredCommit:
-        """All rows replaced, the schema too; creates the table where there is none."""
-        writer = frame.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
-        for name, value in self._properties(frame).items():
-            writer = writer.option(name, value)
+        """All rows replaced, the columns too where they differ; creates the table where there is none."""
+        before = self._logs.snapshot(self.location)
+        properties = self._properties(frame.columns, frame.schema)
+        if before is not None and before.schema(before.fields).simpleString() != frame.schema.simpleString():
+            return self._reshape(frame, properties, commit)
+        writer = frame.write.format("delta").mode("overwrite")
+        if before is None:
+            # Delta 4.4 refuses to create a table with both column mapping and a change feed; one after the other works.
+            off = {CDF_PROPERTY: "false"} if _MAPPING in properties else {}
+            writer = writer.options(**properties | off)
         with self._transaction(commit):
             writer.save(self.location)
+        self._set(properties)
         return self._confirmed(commit)
+
+    def _reshape(self, frame: DataFrame, properties: Mapping[str, str], commit: CommitInfo) -> StoredCommit:
+        """Other columns than before. The rows are computed before the table is touched: a query may yet fail."""
+        kept = frame.persist()
+        try:
+            kept.count()
+            self._loosen(properties)
+            with self._transaction(commit):
+                kept.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(self.location)
+        finally:
+            kept.unpersist()
+        self._set(properties)
+        return self._confirmed(commit)
+
+    def _loosen(self, properties: Mapping[str, str]) -> None:
+        """Before other columns: properties that name the old ones go, and the feed that cannot cross the change.
+
+        Until they are set again, small commits are left to Spark, and tables above this one start anew.
+        """
+        table = f"delta.{quote(self.location)}"
+        for name in light.STATISTICS:
+            self._session.sql(f"ALTER TABLE {table} UNSET TBLPROPERTIES IF EXISTS ({quote(name)})")
+        self._set({CDF_PROPERTY: "false"} | {name: value for name, value in properties.items() if name == _MAPPING})
+
+    def _set(self, properties: Mapping[str, str]) -> None:
+        """Sets the properties that are not so already."""
+        snapshot = self._logs.snapshot(self.location)
+        known = snapshot.properties if snapshot else {}
+        missing = {name: value for name, value in properties.items() if known.get(name) != value}
+        if missing:
+            pairs = ", ".join(f"{quote(name)} = {literal(value)}" for name, value in missing.items())
+            self._session.sql(f"ALTER TABLE delta.{quote(self.location)} SET TBLPROPERTIES ({pairs})")
 
     def append(self, rows: Rows, commit: CommitInfo) -> StoredCommit:
         if rows.local is not None and self._is_light():
@@ -141,7 +182,7 @@ class StorageTable:
 
     def _is_light(self) -> bool:
         snapshot = self._logs.snapshot(self.location)
-        return snapshot is not None and light.is_light(snapshot)
+        return snapshot is not None and light.may_write(snapshot)
 
     def _merge_by_spark(self, frame: DataFrame, identity: tuple[str, ...]) -> None:
         matches = " AND ".join(f"t.{quote(name)} <=> s.{quote(name)}" for name in identity) or "true"
@@ -153,16 +194,16 @@ class StorageTable:
         merge.whenNotMatchedInsert(f"{op} = 'I'", values=dict(values)).execute()
 
     @staticmethod
-    def _properties(frame: DataFrame) -> Mapping[str, str]:
+    def _properties(names: list[str], schema: StructType) -> dict[str, str]:
         """Names Parquet cannot carry need Delta's column mapping; the feed serves the tables above this one."""
-        properties = {"delta.enableChangeDataFeed": "true"}
-        exact = [field.name for field in frame.schema if light.has_exact_statistics(field.dataType.typeName())]
+        properties = {CDF_PROPERTY: "true"}
+        exact = [field.name for field in schema if light.has_exact_statistics(field.dataType.typeName())]
         if exact:
             properties["delta.dataSkippingStatsColumns"] = quote_all(exact)
         else:
             properties["delta.dataSkippingNumIndexedCols"] = "0"
-        if not all(_PLAIN_NAME.fullmatch(name) for name in frame.columns):
-            properties["delta.columnMapping.mode"] = "name"
+        if not all(_PLAIN_NAME.fullmatch(name) for name in names):
+            properties[_MAPPING] = "name"
         return properties
 
     @contextmanager
