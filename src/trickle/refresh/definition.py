@@ -312,6 +312,13 @@ def _check_columns(name: str, schema: StructType) -> None:
                 f'the column name "{field.name}" is reserved',
                 hint="give it another name with AS.",
             )
+        if "`" in field.name:
+            raise UserError(
+                "unsupported-identifier",
+                f'the column name "{field.name}" has a backtick',
+                detail="Delta cannot write the change feed of such a column.",
+                hint="give it another name with AS.",
+            )
         seen.add(lowered)
         kind = field.dataType.simpleString()
         if kind in _UNSTORABLE or kind.startswith("interval"):
