@@ -43,7 +43,7 @@ def declared(t: trickle.Trickle, name: str) -> StreamTable:
     return next(table for table in t.stream_tables() if table.name.rpartition(".")[2] == name)
 
 
-def counts(report: trickle.RefreshRecord) -> tuple[int, int, int]:
+def counts(report: trickle.RefreshReport) -> tuple[int, int, int]:
     """Rows inserted, updated, deleted."""
     return report.rows_inserted, report.rows_updated, report.rows_deleted
 
