@@ -17,6 +17,12 @@ class Position:
     column: int
     length: int = 1
 
+    @staticmethod
+    def of(text: str, start: int, end: int) -> Position:
+        """The place of the characters from `start` to `end`, both included and counted from 0."""
+        line_start = text.rfind("\n", 0, start) + 1
+        return Position(text.count("\n", 0, start) + 1, start - line_start + 1, end - start + 1)
+
 
 class TrickleError(Exception):
     """The root of all errors raised on purpose."""

@@ -64,10 +64,6 @@ def _bound(expression: Expression) -> Expression:
     return exp.Paren(this=expression)
 
 
-def rename(expression: Expression, names: Mapping[str, str]) -> Expression:
-    return substitute(expression, {old: column(new) for old, new in names.items()})
-
-
 def conjuncts(condition: Expression | None) -> tuple[Expression, ...]:
     """The parts of a condition that are joined by AND.
 
@@ -93,17 +89,6 @@ def all_of(conditions: Iterable[Expression]) -> Expression | None:
     result = parts[0]
     for part in parts[1:]:
         result = exp.And(this=result, expression=part)
-    return result
-
-
-def product(factors: Iterable[Expression]) -> Expression:
-    """The product of weights; 1 of none."""
-    parts = list(factors)
-    if not parts:
-        return number(1)
-    result = parts[0]
-    for part in parts[1:]:
-        result = exp.Mul(this=result, expression=part)
     return result
 
 

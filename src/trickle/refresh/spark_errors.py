@@ -78,7 +78,6 @@ def _words(error: PySparkException) -> tuple[str, str]:
 
 
 def _position(error: PySparkException, sql: str) -> Position | None:
-    length = 1
     if isinstance(error, AnalysisException):
         try:
             contexts = error.getQueryContext()
@@ -87,13 +86,11 @@ def _position(error: PySparkException, sql: str) -> Position | None:
         for context in contexts:
             start, stop = context.startIndex(), context.stopIndex()
             if 0 <= start <= stop < len(sql):
-                line = sql.count("\n", 0, start) + 1
-                column = start - (sql.rfind("\n", 0, start) + 1) + 1
-                return Position(line, column, stop - start + 1)
+                return Position.of(sql, start, stop)
     found = _PLACE.search(str(error))
     if not found:
         return None
-    return Position(int(found[1]), int(found[2]) + 1, length)
+    return Position(int(found[1]), int(found[2]) + 1)
 
 
 def is_file_missing(error: BaseException) -> bool:

@@ -32,6 +32,4 @@ def mentioned(text: str) -> set[str]:
 
 
 def position(text: str, token: Token) -> Position:
-    line = text.count("\n", 0, token.start) + 1
-    column = token.start - (text.rfind("\n", 0, token.start) + 1) + 1
-    return Position(line, column, token.end - token.start + 1)
+    return Position.of(text, token.start, token.end)
