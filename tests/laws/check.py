@@ -81,7 +81,7 @@ def _load(duck: Duck, query: str) -> dict[str, Maintained]:
     tree = duck.tree(query)
     storage = duck.plan(tree)
     result = {storage.technique: duck.load(storage)}
-    if storage.identity is not None:
+    if storage.reads_stored:
         rows = Storage(tree.columns, tree)
         result[rows.technique] = duck.load(rows)
     return result

@@ -28,7 +28,8 @@ from trickle.algebra.project import renamed
 from trickle.algebra.state import Settings
 from trickle.algebra.storage import STORED, Storage, plan_storage
 from trickle.names import VISIBLE, WEIGHT
-from trickle.sql.build import SourceTable, build
+from trickle.sql.build import build
+from trickle.sql.source import SourceTable
 
 Row = tuple[Any, ...]
 Feed = list[tuple[Row, int]]
@@ -184,7 +185,7 @@ class Maintained:
         self._duck = duck
         self._name = name
         self._texts: dict[frozenset[str], str | None] = {}
-        self._read_back = storage.identity is not None
+        self._read_back = storage.reads_stored
         if self._read_back:
             self._duck.run(f'CREATE OR REPLACE TABLE "{name}" AS {self._sql(storage.contents)}')
         self.load()
@@ -265,7 +266,7 @@ class Maintained:
 
     def _write_back(self) -> None:
         if self._read_back:
-            insert = f'; INSERT INTO "{self._name}" VALUES {_values(self.stored)}' if self.stored else ""
+            insert = f'; INSERT INTO "{self._name}" VALUES {_values(list(self.stored.elements()))}' if self.stored else ""
             self._duck.run(f'BEGIN; DELETE FROM "{self._name}"{insert}; COMMIT')
 
 

@@ -12,7 +12,8 @@ from laws.duck import Duck, Row
 from trickle.algebra.operator import Operator, walk
 from trickle.algebra.render import render
 from trickle.algebra.scan import Scan
-from trickle.sql.build import SourceTable, SourceView, build
+from trickle.sql.build import build
+from trickle.sql.source import SourceTable, SourceView
 from trickle.sql.scope import NotModelled
 
 SCHEMA = {

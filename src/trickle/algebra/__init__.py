@@ -7,13 +7,36 @@ from trickle.algebra import (
     aggregate,
     expand,
     filter,  # noqa: A004 - the operator, not the builtin
+    full_join,
+    generate,
     inner_join,
+    left_join,
     opaque,
+    over,
     project,
     reference,
     scan,
     semi_join,
+    top_k,
     union_all,
+    values,
 )
 
-OPERATORS = (aggregate, expand, filter, inner_join, opaque, project, reference, scan, semi_join, union_all)
+OPERATORS = (
+    aggregate,
+    expand,
+    filter,
+    full_join,
+    generate,
+    inner_join,
+    left_join,
+    opaque,
+    over,
+    project,
+    reference,
+    scan,
+    semi_join,
+    top_k,
+    union_all,
+    values,
+)

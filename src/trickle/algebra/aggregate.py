@@ -67,19 +67,23 @@ def _(aggregate: Aggregate, leaves: Leaves) -> exp.Query:
 @differentiate.register
 def _(aggregate: Aggregate, window: Window) -> Operator | None:
     """Δγ(X) = γ(X′ ⋉ K) − γ(X° ⋉ K)."""
-    delta = differentiate(aggregate.input, window)
+    return key_local(aggregate, aggregate.keys, window)
+
+
+def key_local(node: Operator, keys: tuple[str, ...], window: Window) -> Operator | None:
+    """Δop(X) = op(X′ ⋉ K) − op(X° ⋉ K) for any `op` whose result for a key follows from the rows of that key alone.
+
+    Without keys the whole is one group: op(X′) − op(X°).
+    """
+    (input_,) = node.inputs
+    delta = differentiate(input_, window)
     if delta is None:
         return None
-    after, earlier = aggregate.input, before(aggregate.input, window)
-    if aggregate.keys:
-        keys = keys_of(delta, aggregate.keys)
-        after, earlier = restrict(after, keys), restrict(earlier, keys)
-    return UnionAll(
-        (
-            weighted(aggregate.with_inputs((after,)), +1),
-            weighted(aggregate.with_inputs((earlier,)), -1),
-        )
-    )
+    after, earlier = input_, before(input_, window)
+    if keys:
+        wanted = keys_of(delta, keys)
+        after, earlier = restrict(after, wanted), restrict(earlier, wanted)
+    return UnionAll((weighted(node.with_inputs((after,)), +1), weighted(node.with_inputs((earlier,)), -1)))
 
 
 def keys_of(delta: Operator, columns: tuple[str, ...]) -> Keys:

@@ -7,7 +7,11 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from trickle.names import HIDDEN
+
 Expression = exp.Expr
+
+_OUTER = HIDDEN + "outer"
 
 # These print as one unit, so that putting one in place of a column never changes how its surroundings bind.
 _ATOMS = (exp.Column, exp.Literal, exp.Paren, exp.Func, exp.Null, exp.Boolean)
@@ -42,22 +46,42 @@ def passing(names: Iterable[str]) -> tuple[Output, ...]:
 
 
 def references(expression: Expression) -> frozenset[str]:
-    """The columns an expression reads."""
-    return frozenset(node.name for node in expression.find_all(exp.Column))
+    """The columns of its input that an expression reads."""
+    return frozenset(node.name for node in expression.find_all(exp.Column) if not node.table)
 
 
 def substitute(expression: Expression, replacements: Mapping[str, Expression]) -> Expression:
     """The expression with columns replaced, each replacement bound as tightly as the column was."""
 
     def replace(node: exp.Expr) -> exp.Expr:
-        if isinstance(node, exp.Column) and node.name in replacements:
-            return _bound(replacements[node.name].copy())
+        if isinstance(node, exp.Column) and not node.table and node.name in replacements:
+            return bound(replacements[node.name].copy())
         return node
 
     return expression.transform(replace)
 
 
-def _bound(expression: Expression) -> Expression:
+def outer_column(name: str) -> exp.Column:
+    """A column of the query around a correlated subquery, until `decorrelate` has tied it to one of its own."""
+    return exp.column(name, _OUTER, quoted=True)
+
+
+def outer_references(expression: Expression) -> frozenset[str]:
+    return frozenset(node.name for node in expression.find_all(exp.Column) if node.table == _OUTER)
+
+
+def substitute_outer(expression: Expression, replacements: Mapping[str, Expression]) -> Expression:
+    """The expression with columns of the outer query replaced."""
+
+    def replace(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Column) and node.table == _OUTER and node.name in replacements:
+            return bound(replacements[node.name].copy())
+        return node
+
+    return expression.transform(replace)
+
+
+def bound(expression: Expression) -> Expression:
     """The expression as one unit. AND, OR and RLIKE are functions to sqlglot, but stand between their operands."""
     if isinstance(expression, _ATOMS) and not isinstance(expression, exp.Binary):
         return expression
@@ -105,7 +129,19 @@ def case(condition: Expression, then: Expression, otherwise: Expression | None =
 
 
 def is_null(expression: Expression) -> Expression:
-    return exp.Is(this=_bound(expression), expression=exp.Null())
+    return exp.Is(this=bound(expression), expression=exp.Null())
+
+
+def is_not_null(expression: Expression) -> Expression:
+    return exp.Not(this=is_null(expression))
+
+
+def equal(left: Expression, right: Expression, *, null_safe: bool = False) -> Expression:
+    return (exp.NullSafeEQ if null_safe else exp.EQ)(this=bound(left), expression=bound(right))
+
+
+def greater(left: Expression, right: Expression) -> Expression:
+    return exp.GT(this=bound(left), expression=bound(right))
 
 
 def not_equal(left: Expression, right: Expression) -> Expression:

@@ -8,22 +8,12 @@ already, and it is restricted to the key values found there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sqlglot import exp
 
-from trickle.algebra.aggregate import distinct
 from trickle.algebra.differentiate import Window, differentiate
-from trickle.algebra.expressions import (
-    Expression,
-    Output,
-    all_of,
-    column,
-    is_null,
-    passing,
-    references,
-)
+from trickle.algebra.expressions import Expression, Output, all_of, column, passing, references
 from trickle.algebra.filter import Filter
 from trickle.algebra.lower import Leaves, derived, lower, select
 from trickle.algebra.operator import Operator, require, require_distinct, require_known
@@ -31,6 +21,7 @@ from trickle.algebra.project import Project, renamed
 from trickle.algebra.prune import prune
 from trickle.algebra.restrict import Keys, restrict
 from trickle.algebra.scan import before
+from trickle.algebra.ties import keys_from, ties
 from trickle.algebra.union_all import union
 from trickle.names import WEIGHT, hidden
 
@@ -97,7 +88,7 @@ def _follow(join: InnerJoin, start: Operator, others: dict[int, Operator]) -> Op
     while left:
         position = _next_member(waiting, bound, left)
         member = left.pop(position)
-        keys = _keys_from(bound, member, waiting)
+        keys = keys_from(bound, member.columns, waiting)
         member = restrict(member, keys) if keys else member
         available = frozenset(bound.columns + member.columns)
         ready = tuple(condition for condition in waiting if references(condition) <= available)
@@ -111,34 +102,9 @@ def _follow(join: InnerJoin, start: Operator, others: dict[int, Operator]) -> Op
 
 def _next_member(conditions: list[Expression], bound: Operator, left: dict[int, Operator]) -> int:
     for position, member in left.items():
-        if next(_ties(conditions, bound.columns, member.columns), None):
+        if next(ties(conditions, bound.columns, member.columns), None):
             return position
     return min(left)
-
-
-def _ties(
-    conditions: list[Expression] | tuple[Expression, ...], bound: tuple[str, ...], member: tuple[str, ...]
-) -> Iterator[tuple[str, Expression]]:
-    """Equalities `column of member = expression over what is bound`."""
-    for condition in conditions:
-        if not isinstance(condition, exp.EQ):
-            continue
-        for mine, theirs in ((condition.left, condition.right), (condition.right, condition.left)):
-            used = references(theirs)
-            if isinstance(mine, exp.Column) and mine.name in member and used and used <= set(bound):
-                yield mine.name, theirs
-
-
-def _keys_from(bound: Operator, member: Operator, conditions: list[Expression]) -> Keys | None:
-    """The key values of `bound` that a row of `member` must have to join; NULLs never join and are left out."""
-    ties = list(_ties(conditions, bound.columns, member.columns))
-    if not ties:
-        return None
-    outputs = tuple(Output(hidden("key", number), theirs) for number, (_, theirs) in enumerate(ties, start=1))
-    present = all_of(exp.Not(this=is_null(column(output.name))) for output in outputs) or exp.true()
-    values = distinct(Filter(Project(bound, outputs), present))
-    pairs = tuple((mine, output.name) for (mine, _), output in zip(ties, outputs, strict=True))
-    return Keys(values, pairs, null_safe=False)
 
 
 @restrict.register
@@ -158,7 +124,7 @@ def _(join: InnerJoin, keys: Keys) -> Operator:
             if position in restricted:
                 continue
             for source in sorted(restricted):
-                found = _keys_from(members[source], member, list(join.conditions))
+                found = keys_from(members[source], member.columns, join.conditions)
                 if found:
                     members[position] = restrict(member, found)
                     restricted.add(position)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from sqlglot import exp
 
 from trickle.algebra.expressions import Output, all_of, column, conjuncts, references, substitute
 from trickle.algebra.filter import Filter
 from trickle.algebra.inner_join import InnerJoin
+from trickle.algebra.left_join import Kind, LeftJoin
 from trickle.algebra.operator import Operator, rewrite
 from trickle.algebra.project import Project, exactly
 from trickle.algebra.prune import prune
@@ -33,6 +35,62 @@ def flatten_joins(root: Operator) -> Operator:
         return node
 
     return rewrite(root, flatten)
+
+
+def push_filters(root: Operator) -> Operator:
+    """Filters go below projections, and below left joins as far as they are about the left side."""
+
+    def push(node: Operator) -> Operator:
+        if not isinstance(node, Filter):
+            return node
+        below = node.input
+        if isinstance(below, Filter):
+            condition = all_of([*conjuncts(below.condition), *conjuncts(node.condition)]) or exp.true()
+            return push(Filter(below.input, condition))
+        if isinstance(below, Project):
+            inner = {output.name: output.expression for output in below.outputs}
+            return Project(push(Filter(below.input, substitute(node.condition, inner))), below.outputs)
+        if isinstance(below, LeftJoin):
+            return _into_left(below, conjuncts(node.condition), push)
+        return node
+
+    return rewrite(root, push)
+
+
+def _into_left(join: LeftJoin, parts: tuple[exp.Expr, ...], push: Callable[[Operator], Operator]) -> Operator:
+    own = [part for part in parts if references(part) <= set(join.left.columns)]
+    rest = [part for part in parts if part not in own]
+    condition, remaining = all_of(own), all_of(rest)
+    joined: Operator = join
+    if condition is not None:
+        joined = replace(join, left=push(Filter(join.left, condition)))
+    if remaining is None:
+        return joined
+    assert isinstance(joined, LeftJoin)
+    if joined.kind is Kind.OUTER and any(_rejects_null(part, joined.right.columns) for part in rest):
+        return InnerJoin((joined.left, joined.right), (*conjuncts(joined.condition), *rest))
+    return Filter(joined, remaining)
+
+
+_STRICT = (exp.Paren, exp.Neg, exp.Cast, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
+
+
+def _rejects_null(condition: exp.Expr, columns: tuple[str, ...]) -> bool:
+    """Whether a condition is never true where all these columns are NULL: the padded rows of an outer join then go."""
+    bare = condition.unnest()
+    if isinstance(bare, exp.Not) and isinstance(bare.this.unnest(), exp.Is):
+        return _is_strict(bare.this.unnest().this, columns)
+    return isinstance(bare, _COMPARISONS) and any(_is_strict(side, columns) for side in (bare.left, bare.right))
+
+
+def _is_strict(expression: exp.Expr, columns: tuple[str, ...]) -> bool:
+    """Whether an expression is NULL where these columns are."""
+    if isinstance(expression, exp.Column):
+        return not expression.table and expression.name in columns
+    if not isinstance(expression, _STRICT):
+        return False
+    return any(_is_strict(part, columns) for part in expression.iter_expressions())
 
 
 def push_conditions(root: Operator) -> Operator:
@@ -71,7 +129,7 @@ def merge_projects(root: Operator) -> Operator:
 
 
 def _mentions(expression: exp.Expr) -> list[str]:
-    return [node.name for node in expression.find_all(exp.Column)]
+    return [node.name for node in expression.find_all(exp.Column) if not node.table]
 
 
 def prune_columns(root: Operator) -> Operator:
@@ -80,6 +138,7 @@ def prune_columns(root: Operator) -> Operator:
 
 
 PASSES: tuple[Callable[[Operator], Operator], ...] = (
+    push_filters,
     merge_projects,
     flatten_joins,
     push_conditions,

@@ -1,16 +1,22 @@
-"""Opaque: a query we have no rules for; it is computed whole, and says why."""
+"""Opaque: a query we have no rules for; it is computed whole, and says why.
+
+Δq(X) = q(X′) − q(X°)
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from trickle.algebra.expressions import Expression
-from trickle.algebra.lower import Leaves, lower
+from trickle.algebra.differentiate import Window, differentiate
+from trickle.algebra.expressions import Expression, passing
+from trickle.algebra.lower import Leaves, lower, select
 from trickle.algebra.operator import Operator
+from trickle.algebra.project import weighted
 from trickle.algebra.prune import prune
 from trickle.algebra.scan import Reading
+from trickle.algebra.union_all import UnionAll
 
 SOURCE_MARK = "__trickle_source"
 
@@ -22,10 +28,20 @@ class Opaque(Operator):
     query: Expression
     names: tuple[str, ...]
     reason: str
+    before: tuple[str, ...] = ()
+    """Sources that are read as they were before the window."""
 
     @property
     def columns(self) -> tuple[str, ...]:
         return self.names
+
+    @property
+    def tables(self) -> frozenset[str]:
+        return frozenset(node.name for node in self.query.find_all(exp.Table) if node.db == SOURCE_MARK)
+
+    def earlier(self, changed: frozenset[str]) -> Operator:
+        moved = self.tables & changed
+        return replace(self, before=tuple(sorted(moved))) if moved else self
 
 
 def mark_source(key: str, alias: exp.Expr | None) -> exp.Table:
@@ -39,14 +55,24 @@ def mark_source(key: str, alias: exp.Expr | None) -> exp.Table:
 def _(opaque: Opaque, leaves: Leaves) -> exp.Query:
     def read(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Table) and node.db == SOURCE_MARK:
-            table = leaves.source(node.name, Reading.AFTER)
+            table = leaves.source(node.name, Reading.BEFORE if node.name in opaque.before else Reading.AFTER)
             table.set("alias", node.args.get("alias"))
             return table
         return node
 
     query = opaque.query.transform(read)
     assert isinstance(query, exp.Query)
-    return query
+    # The names are ours, by position: the text may call its columns anything.
+    names = [exp.to_identifier(name, quoted=True) for name in opaque.names]
+    alias = exp.TableAlias(this=exp.to_identifier("t", quoted=True), columns=names)
+    return select(passing(opaque.names), exp.Subquery(this=query, alias=alias))
+
+
+@differentiate.register
+def _(opaque: Opaque, window: Window) -> Operator | None:
+    """Δq(X) = q(X′) − q(X°)."""
+    earlier = opaque.earlier(window.changed)
+    return None if earlier == opaque else UnionAll((weighted(opaque, +1), weighted(earlier, -1)))
 
 
 @prune.register

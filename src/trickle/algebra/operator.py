@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from sqlglot import exp
 
-from trickle.algebra.expressions import Output
+from trickle.algebra.expressions import Expression, Output
 from trickle.errors import InternalError
 
 
@@ -53,6 +53,22 @@ class Operator:
         parts = [type(self).__name__, *(_digest(value) for value in self._values())]
         return hashlib.blake2b("\x1f".join(parts).encode(), digest_size=16).hexdigest()
 
+    @cached_property
+    def expressions(self) -> tuple[Expression, ...]:
+        """Every scalar expression of this node itself."""
+        return tuple(found for value in self._values() for found in _expressions(value))
+
+    def with_expressions(self, change: Callable[[Expression], Expression]) -> Self:
+        """The same node with every scalar expression changed."""
+        values = zip(fields(self), self._values(), strict=True)  # type: ignore[arg-type]
+        changes = {field.name: _changed(value, change) for field, value in values}
+        return replace(self, **changes)  # type: ignore[type-var]
+
+    def earlier(self, changed: frozenset[str]) -> Operator:
+        """This node before the named sources changed, its inputs aside: only leaves differ."""
+        del changed
+        return self
+
     def _values(self) -> tuple[Any, ...]:
         return tuple(getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
 
@@ -61,6 +77,26 @@ class Operator:
 
     def __hash__(self) -> int:
         return hash(self.digest)
+
+
+def _expressions(value: Any) -> Iterator[Expression]:
+    if isinstance(value, exp.Expr):
+        yield value
+    elif isinstance(value, Output):
+        yield value.expression
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _expressions(item)
+
+
+def _changed(value: Any, change: Callable[[Expression], Expression]) -> Any:
+    if isinstance(value, exp.Expr):
+        return change(value)
+    if isinstance(value, Output):
+        return Output(value.name, change(value.expression))
+    if isinstance(value, tuple):
+        return tuple(_changed(item, change) for item in value)
+    return value
 
 
 def _digest(value: Any) -> str:

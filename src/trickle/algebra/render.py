@@ -17,15 +17,21 @@ from trickle.algebra.aggregate import Aggregate
 from trickle.algebra.expand import Expand
 from trickle.algebra.expressions import Expression, Output
 from trickle.algebra.filter import Filter
+from trickle.algebra.full_join import FullJoin
+from trickle.algebra.generate import Generate
 from trickle.algebra.inner_join import InnerJoin
+from trickle.algebra.left_join import LeftJoin
 from trickle.algebra.opaque import SOURCE_MARK, Opaque
 from trickle.algebra.operator import Operator, walk
+from trickle.algebra.over import Over
 from trickle.algebra.program import Program, Step, StepKind
 from trickle.algebra.project import Project
 from trickle.algebra.reference import Reference
 from trickle.algebra.scan import Reading, Scan
 from trickle.algebra.semi_join import SemiJoin
+from trickle.algebra.top_k import TopK
 from trickle.algebra.union_all import UnionAll
+from trickle.algebra.values import Values
 from trickle.names import HIDDEN, is_hidden, quote
 
 _INDENT = "  "
@@ -65,7 +71,11 @@ class _Labels:
 
 
 def _roles(node: Operator) -> tuple[str, ...]:
-    return ("", "keys: ") if isinstance(node, SemiJoin) else ("",) * len(node.inputs)
+    if isinstance(node, SemiJoin):
+        return ("", "keys: ")
+    if isinstance(node, LeftJoin):
+        return ("", "right: ")
+    return ("",) * len(node.inputs)
 
 
 def _heading(step: Step) -> str:
@@ -122,6 +132,44 @@ def _(join: InnerJoin) -> str:
     if not join.conditions:
         return "InnerJoin of all combinations"
     return "InnerJoin on " + " AND ".join(_text(condition) for condition in join.conditions)
+
+
+@describe.register
+def _(join: LeftJoin) -> str:
+    marked = f" AS {_name(join.mark)}" if join.mark else ""
+    return f"LeftJoin {join.kind}{marked} on {_text(join.condition)}"
+
+
+@describe.register
+def _(join: FullJoin) -> str:
+    return f"FullJoin on {_text(join.condition)}"
+
+
+@describe.register
+def _(over: Over) -> str:
+    by = f"partition by {_names(over.partition)}" if over.partition else "over everything"
+    total = " by content among peers" if over.total else ""
+    return f"Over {by} {_outputs(over.outputs)}{total}"
+
+
+@describe.register
+def _(top: TopK) -> str:
+    count = "all" if top.limit is None else str(top.limit)
+    order = f" by {', '.join(map(_text, top.order))}" if top.order else ""
+    offset = f" after {top.offset}" if top.offset else ""
+    each = f" of each {_names(top.partition)}" if top.partition else ""
+    return f"TopK {count}{offset}{each}{order}"
+
+
+@describe.register
+def _(generate: Generate) -> str:
+    outer = " outer" if generate.outer else ""
+    return f"Generate{outer} {_names(generate.names)} = {_text(generate.generator)}"
+
+
+@describe.register
+def _(values: Values) -> str:
+    return f"Values {_names(values.names)}, {len(values.rows)} row{'s' if len(values.rows) > 1 else ''}"
 
 
 @describe.register

@@ -37,16 +37,13 @@ class Scan(Operator):
         names = tuple(name for _, name in self.reads)
         return (*names, WEIGHT) if self.reading is Reading.DELTA else names
 
+    def earlier(self, changed: frozenset[str]) -> Operator:
+        return replace(self, reading=Reading.BEFORE) if self.table in changed else self
+
 
 def before(node: Operator, window: Window) -> Operator:
     """The operator over its sources as they were at the start of the window."""
-
-    def read(leaf: Operator) -> Operator:
-        if isinstance(leaf, Scan) and leaf.table in window.changed:
-            return replace(leaf, reading=Reading.BEFORE)
-        return leaf
-
-    return rewrite(node, read)
+    return rewrite(node, lambda leaf: leaf.earlier(window.changed))
 
 
 @lower.register

@@ -18,12 +18,13 @@ from trickle.algebra.expressions import Output, call, case, cast, column, number
 from trickle.algebra.filter import Filter
 from trickle.algebra.normalise import split_root
 from trickle.algebra.opaque import Opaque
-from trickle.algebra.operator import Operator, walk
+from trickle.algebra.operator import Operator
 from trickle.algebra.project import Project, exactly, weighted
 from trickle.algebra.restrict import restrict
 from trickle.algebra.scan import Scan
 from trickle.algebra.semi_join import restrict_here
 from trickle.algebra.state import Recipe, Settings, StateColumn, argument, if_any, recipe
+from trickle.algebra.technique import compared_whole
 from trickle.algebra.union_all import UnionAll
 from trickle.names import COUNT, VISIBLE, WEIGHT, hidden
 
@@ -55,8 +56,15 @@ class Storage:
         return "delta rows"
 
     @property
+    def reads_stored(self) -> bool:
+        """Whether a change is computed from what is stored."""
+        return False
+
+    @property
     def opaque(self) -> Opaque | None:
-        return next((node for node in walk(self.contents) if isinstance(node, Opaque)), None)
+        """The query itself, where it has no rules at all."""
+        _, _, below = split_root(self.contents)
+        return below if isinstance(below, Opaque) else None
 
     def change(self, window: Window) -> Operator | None:
         """The consolidated difference of the stored rows over a window; None where nothing can have changed."""
@@ -70,6 +78,23 @@ class Storage:
     def replacement(self) -> Operator:
         """The change from what is stored to the full contents."""
         return self.difference(self.contents, stored(self.columns))
+
+
+@dataclass(frozen=True)
+class Compared(Storage):
+    """Rows whose only rule is after − before: what was before is stored, so one evaluation is enough."""
+
+    @property
+    def technique(self) -> str:
+        return "recomputed and compared"
+
+    @property
+    def reads_stored(self) -> bool:
+        return True
+
+    def change(self, window: Window) -> Operator | None:
+        """q(X′) − stored."""
+        return self.replacement() if differentiate(self.contents, window) else None
 
 
 def stored(columns: tuple[str, ...]) -> Scan:
@@ -93,6 +118,10 @@ class Groups(Storage):
     @property
     def technique(self) -> str:
         return "groups recomputed by key"
+
+    @property
+    def reads_stored(self) -> bool:
+        return True
 
     def change(self, window: Window) -> Operator | None:
         """γ(X′ ⋉ K) − stored ⋉ K: the old rows are at hand, so the old input is not read at all.
@@ -153,6 +182,8 @@ class StatefulGroups(Groups):
 def plan_storage(tree: Operator, types_of: TypesOf, settings: Settings) -> Storage:
     """How the result of a normalised tree, whose columns have the user's names, is stored."""
     outputs, condition, below = split_root(tree)
+    if compared_whole(below):
+        return Compared(tree.columns, tree)
     if not isinstance(below, Aggregate):
         return Storage(tree.columns, tree)
     key_names = {output.source: output.name for output in reversed(outputs) if output.source in below.keys}

@@ -30,7 +30,8 @@ from trickle.names import VISIBLE, is_hidden
 from trickle.refresh.determinism import refuse_nondeterministic, refuse_nondeterministic_view
 from trickle.refresh.shape import shape
 from trickle.refresh.spark_errors import explained
-from trickle.sql.build import SourceTable, SourceView, build
+from trickle.sql.build import build
+from trickle.sql.source import SourceTable, SourceView
 from trickle.sql.scope import NotModelled
 from trickle.sql.tokens import SparkSql
 from trickle.store.leaves import CurrentLeaves

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -49,8 +50,8 @@ class Scope:
             raise NotModelled(f"the name {'.'.join(parts)} means more than one column")
         return found.pop() if found else None
 
-    def resolve(self, node: exp.Column) -> exp.Expr:
-        """The expression a column of the query's text means: a column, or a field inside one."""
+    def meaning(self, node: exp.Column) -> exp.Expr | None:
+        """The expression a column of the query's text means: a column, or a field inside one; None if nothing here."""
         parts = tuple(part.name for part in node.parts)
         for size in range(len(parts), 0, -1):
             unique = self.find(parts[:size])
@@ -59,7 +60,14 @@ class Scope:
                 for field in parts[size:]:
                     result = exp.Dot(this=result, expression=exp.to_identifier(field, quoted=True))
                 return result
-        raise NotModelled(f"the name {'.'.join(parts)} was not found")
+        return None
+
+    def resolve(self, node: exp.Column) -> exp.Expr:
+        """What a column means. Raises NotModelled where it is not a column of this scope."""
+        found = self.meaning(node)
+        if found is None:
+            raise NotModelled(f"the name {'.'.join(part.name for part in node.parts)} was not found")
+        return found
 
     def star(self, qualifier: tuple[str, ...] = ()) -> list[ScopeColumn]:
         """The columns of `*` or `alias.*`, in order."""
@@ -79,14 +87,23 @@ class Scope:
         shown = names or tuple(item.name for item in visible)
         return Scope(tuple(ScopeColumn(name, (alias,), item.unique) for name, item in zip(shown, visible, strict=True)))
 
-    def merging(self, right: Scope, names: tuple[str, ...]) -> Scope:
-        """The scope of a join USING `names`: those first and once, then the rest of both sides."""
+    def merging(self, right: Scope, names: tuple[str, ...], shown: Mapping[str, str] | None = None) -> Scope:
+        """The scope of a join USING `names`: those first and once, then the rest of both sides.
+
+        A common column is the left one's, or what `shown` says (name → column) where an outer join may pad the left.
+        """
         lowered = [name.lower() for name in names]
-        first = [item for name in lowered for item in self.star() if item.name.lower() == name]
-        rest = tuple(item for item in self.columns if item not in first)
-        others = tuple(replace(item, merged=True) if item.name.lower() in lowered else item for item in right.columns)
-        return Scope((*first, *rest, *others))
+        common = [item for name in lowered for item in self.star() if item.name.lower() == name]
+        if shown is None:
+            rest = tuple(item for item in self.columns if item not in common)
+            return Scope((*common, *rest, *_merged(right.columns, lowered)))
+        first = tuple(ScopeColumn(item.name, (), shown[item.name.lower()]) for item in common)
+        return Scope((*first, *_merged(self.columns, lowered), *_merged(right.columns, lowered)))
 
     def common_names(self, right: Scope) -> tuple[str, ...]:
         theirs = {item.name.lower() for item in right.star()}
         return tuple(item.name for item in self.star() if item.name.lower() in theirs)
+
+
+def _merged(columns: tuple[ScopeColumn, ...], names: list[str]) -> tuple[ScopeColumn, ...]:
+    return tuple(replace(item, merged=True) if item.name.lower() in names else item for item in columns)

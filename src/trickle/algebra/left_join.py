@@ -1,0 +1,143 @@
+"""LeftJoin: every row of the left, looked up on the right: padded, kept, dropped or marked.
+
+    Δ(L op R) = ΔL op R° + A op R′ − A op R°,   A = the rows of L′ that some row of ΔR matches
+
+Each row of the left stands for itself, so the operator is linear in L; a change of R reaches only the rows of A. A
+may be larger than need be: what R′ and R° say alike about a row cancels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from sqlglot import exp
+
+from trickle.algebra.differentiate import Window, differentiate
+from trickle.algebra.expressions import Expression, Output, conjuncts, passing, references
+from trickle.algebra.inner_join import InnerJoin
+from trickle.algebra.lower import Leaves, derived, lower, select
+from trickle.algebra.operator import Operator, require, require_distinct, require_known
+from trickle.algebra.project import Project, exactly, weighted
+from trickle.algebra.prune import prune
+from trickle.algebra.restrict import Keys, restrict
+from trickle.algebra.scan import before
+from trickle.algebra.semi_join import restrict_here
+from trickle.algebra.ties import keys_from
+from trickle.algebra.union_all import UnionAll, union
+from trickle.names import WEIGHT
+
+
+class Kind(StrEnum):
+    OUTER = "outer"
+    """Every match, and NULLs where there is none."""
+    SEMI = "semi"
+    """The rows of the left that have a match."""
+    ANTI = "anti"
+    """The rows of the left that have none."""
+    MARK = "mark"
+    """Every row of the left, and whether it has a match."""
+
+
+@dataclass(frozen=True, eq=False)
+class LeftJoin(Operator):
+    """The rows of `left` with what `kind` says of the rows of `right` for which `condition` is true."""
+
+    left: Operator
+    right: Operator
+    condition: Expression
+    kind: Kind
+    mark: str = ""
+    """The boolean column that a MARK join adds; it is never NULL."""
+
+    def __post_init__(self) -> None:
+        require((self.kind is Kind.MARK) == bool(self.mark), "only a mark join has a mark")
+        both = self.left.columns + self.right.columns
+        require_distinct((*both, self.mark) if self.mark else both, "LeftJoin")
+        require_known(references(self.condition), both, "LeftJoin condition")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        match self.kind:
+            case Kind.OUTER:
+                return self.left.columns + self.right.columns
+            case Kind.MARK:
+                return (*self.left.columns, self.mark)
+            case _:
+                return self.left.columns
+
+
+@lower.register
+def _(join: LeftJoin, leaves: Leaves) -> exp.Query:
+    left, right = derived(join.left, leaves, "l"), derived(join.right, leaves, "r")
+    condition = join.condition.copy()
+    if join.kind is Kind.MARK:
+        matches = exp.select("1").from_(right, copy=False).where(condition, copy=False)
+        return select((*passing(join.left.columns), Output(join.mark, exp.Exists(this=matches))), left)
+    words = "left" if join.kind is Kind.OUTER else f"left {join.kind}"
+    return select(passing(join.columns), left).join(right, on=condition, join_type=words, copy=False)
+
+
+@differentiate.register
+def _(join: LeftJoin, window: Window) -> Operator | None:
+    """Δ(L op R) = ΔL op R° + A op R′ − A op R°."""
+    left, right = differentiate(join.left, window), differentiate(join.right, window)
+    if right is None:
+        return left and _signed(join, left, join.right)
+    affected = _affected(join, right)
+    earlier = before(join.right, window)
+    leaving = weighted(affected, -1)
+    changed = leaving if left is None else UnionAll((exactly(left, leaving.columns), leaving))
+    # One set of keys for both readings: their rows are gathered once.
+    keys = keys_from(changed, join.right.columns, conjuncts(join.condition))
+    now, then = (restrict(side, keys) if keys else side for side in (join.right, earlier))
+    return union((_joined(join, changed, then), _joined(join, weighted(affected, +1), now)))
+
+
+def _affected(join: LeftJoin, change: Operator) -> Operator:
+    """The rows of the left that a changed row of the right matches, before or after."""
+    keys = keys_from(change, join.left.columns, conjuncts(join.condition))
+    if keys:
+        return restrict(join.left, keys)
+    return LeftJoin(join.left, exactly(change, join.right.columns), join.condition, Kind.SEMI)
+
+
+def _signed(join: LeftJoin, changed: Operator, right: Operator) -> Operator:
+    """Weighted rows of the left, looked up in as much of the right as they can match."""
+    keys = keys_from(changed, right.columns, conjuncts(join.condition))
+    return _joined(join, changed, restrict(right, keys) if keys else right)
+
+
+def _joined(join: LeftJoin, changed: Operator, right: Operator) -> Operator:
+    return exactly(replace(join, left=changed, right=right), (*join.columns, WEIGHT))
+
+
+@restrict.register
+def _(join: LeftJoin, keys: Keys) -> Operator:
+    """To the left, and from there along the equalities to the right."""
+    own = keys.among(join.left.columns)
+    if own.pairs:
+        left = restrict(join.left, own)
+        reached = keys_from(left, join.right.columns, conjuncts(join.condition))
+        return replace(join, left=left, right=restrict(join.right, reached) if reached else join.right)
+    if join.kind is Kind.OUTER and not keys.null_safe:
+        # A padded row has no key: what is left are the matches of the wanted rows on the right.
+        right = restrict(join.right, keys.among(join.right.columns))
+        reached = keys_from(right, join.left.columns, conjuncts(join.condition))
+        left = restrict(join.left, reached) if reached else join.left
+        return InnerJoin((left, right), conjuncts(join.condition))
+    return restrict_here(join, keys)
+
+
+@prune.register
+def _(join: LeftJoin, needed: frozenset[str]) -> Operator:
+    if join.kind is Kind.MARK and join.mark not in needed:
+        return prune(join.left, needed)
+    used = needed | references(join.condition)
+    return replace(join, left=prune(join.left, used), right=prune(join.right, used))
+
+
+def padded(node: Operator, names: tuple[str, ...], nulls: tuple[Output, ...]) -> Operator:
+    """The rows of a node beside typed NULLs, in the given order of columns."""
+    outputs = {output.name: output for output in (*passing(node.columns), *nulls)}
+    return Project(node, tuple(outputs[name] for name in names))

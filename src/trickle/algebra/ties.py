@@ -1,0 +1,53 @@
+"""Ties: the equalities of a join condition, along which keys travel from one side to the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from trickle.algebra.aggregate import distinct
+from trickle.algebra.expressions import Expression, Output, all_of, column, is_not_null, references
+from trickle.algebra.filter import Filter
+from trickle.algebra.operator import Operator
+from trickle.algebra.project import Project
+from trickle.algebra.restrict import Keys
+from trickle.names import hidden
+
+
+@dataclass(frozen=True)
+class Tie:
+    """An equality `column of one side = expression over the other`."""
+
+    column: str
+    other: Expression
+    null_safe: bool
+
+
+def ties(conditions: Iterable[Expression], known: tuple[str, ...], wanted: tuple[str, ...]) -> Iterator[Tie]:
+    """Equalities of a column among `wanted` with an expression over `known` columns."""
+    for condition in conditions:
+        bare = condition.unnest()
+        if not isinstance(bare, exp.EQ | exp.NullSafeEQ):
+            continue
+        for mine, theirs in ((bare.left, bare.right), (bare.right, bare.left)):
+            used, name = references(theirs), mine.unnest()
+            if isinstance(name, exp.Column) and name.name in wanted and used and used <= set(known):
+                yield Tie(name.name, theirs, isinstance(bare, exp.NullSafeEQ))
+
+
+def keys_from(known: Operator, wanted: tuple[str, ...], conditions: Iterable[Expression]) -> Keys | None:
+    """The values that the rows of `known` ask for in columns of the other side; NULLs stay out where `=` asks."""
+    found = list(ties(conditions, known.columns, wanted))
+    if not found:
+        return None
+    outputs = tuple(Output(hidden("key", number), tie.other) for number, tie in enumerate(found, start=1))
+    named = list(zip(found, outputs, strict=True))
+    values: Operator = Project(known, outputs)
+    present = all_of(is_not_null(column(output.name)) for tie, output in named if not tie.null_safe)
+    if present is not None:
+        values = Filter(values, present)
+    pairs = tuple((tie.column, output.name) for tie, output in named)
+    # A superset of the wanted rows is sound: where one tie is null-safe, all may be.
+    return Keys(distinct(values), pairs, null_safe=any(tie.null_safe for tie in found))

@@ -1,0 +1,92 @@
+"""Generators: explode and its kin, in the select list, in LATERAL VIEW and in LATERAL joins."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from trickle.algebra.expressions import Expression, Output, column
+from trickle.algebra.generate import Generate
+from trickle.algebra.operator import Operator
+from trickle.algebra.project import Project
+from trickle.sql.calls import function_name, is_generator, outside_queries
+from trickle.sql.scope import NotModelled
+
+if TYPE_CHECKING:
+    from trickle.sql.build import Builder
+
+_OUTER = "_outer"
+
+
+@dataclass(frozen=True)
+class Generators:
+    builder: Builder
+
+    def select_list(
+        self, tree: Operator, items: list[tuple[str, Expression]]
+    ) -> tuple[Operator, list[tuple[str, Expression]]]:
+        """The tree with the rows of the one generator of a select list, and the list with its columns."""
+        result: list[tuple[str, Expression]] = []
+        for name, item in items:
+            if not any(is_generator(part) for part in outside_queries(item)):
+                result.append((name, item))
+                continue
+            if not is_generator(item):
+                raise NotModelled("a generator inside another expression has no rule yet")
+            names = self.names(tree, item)
+            given = name.split("\x1f") if len(names) > 1 or "\x1f" in name else [name]
+            shown = given if len(given) == len(names) and name != function_name(item) else names
+            uniques = tuple(self.builder.fresh(one) for one in shown)
+            tree = self.generate(tree, item, uniques)
+            result += [(one, column(unique)) for one, unique in zip(shown, uniques, strict=True)]
+        return tree, result
+
+    def generate(self, tree: Operator, generator: Expression, names: tuple[str, ...], outer: bool = False) -> Operator:
+        """Every row beside what the generator makes of it; `…_outer` is LATERAL VIEW OUTER of the plain one."""
+        plain, pads = _plain(generator)
+        return Generate(tree, plain, names, outer or pads)
+
+    def names(self, tree: Operator, generator: Expression) -> tuple[str, ...]:
+        """The columns of a generator as Spark calls them."""
+        kind = function_name(_plain(generator)[0])
+        if kind == "stack":
+            count, *values = generator.expressions
+            rows = int(count.name)
+            return tuple(f"col{number}" for number in range(-(-len(values) // rows)))
+        if kind not in ("explode", "posexplode", "inline"):
+            raise NotModelled(f"{kind} has no rule yet")
+        argument = generator.this if not isinstance(generator, exp.Anonymous) else generator.expressions[0]
+        type_ = self.builder.types(Project(tree, (Output("value", argument.copy()),)))["value"]
+        if kind == "inline":
+            fields = re.fullmatch(r"array<struct<(.*)>>", type_)
+            if not fields:
+                raise NotModelled(f"inline of {type_} has no rule yet")
+            return _field_names(fields[1])
+        shown = ("key", "value") if type_.startswith("map<") else ("col",)
+        return ("pos", *shown) if kind == "posexplode" else shown
+
+
+def _plain(generator: Expression) -> tuple[Expression, bool]:
+    """The generator without `_outer`, and whether it had it."""
+    name = function_name(generator)
+    if not name.endswith(_OUTER):
+        return generator, False
+    arguments = generator.expressions if isinstance(generator, exp.Anonymous) else [generator.this]
+    return exp.func(name.removesuffix(_OUTER), *(item.copy() for item in arguments), dialect="spark"), True
+
+
+def _field_names(text: str) -> tuple[str, ...]:
+    """The names of the fields in the inside of `struct<…>`."""
+    names, depth, start = [], 0, 0
+    for place, sign in enumerate(text + ","):
+        if sign in "<(":
+            depth += 1
+        elif sign in ">)":
+            depth -= 1
+        elif sign == "," and not depth:
+            names.append(text[start:place].split(":", 1)[0])
+            start = place + 1
+    return tuple(names)
