@@ -23,14 +23,20 @@ from trickle.algebra.aggregate import Aggregate, distinct
 from trickle.algebra.differentiate import Window, differentiate
 from trickle.algebra.expressions import Expression, Output, passing
 from trickle.algebra.filter import Filter
+from trickle.algebra.full_join import FullJoin
+from trickle.algebra.generate import Generate
 from trickle.algebra.inner_join import InnerJoin
+from trickle.algebra.left_join import Kind, LeftJoin
 from trickle.algebra.operator import Operator
+from trickle.algebra.over import Over
 from trickle.algebra.program import reconstruct_before
 from trickle.algebra.project import Project, renamed
 from trickle.algebra.restrict import Keys, restrict
 from trickle.algebra.scan import Reading, Scan, before
 from trickle.algebra.semi_join import SemiJoin, restrict_here
+from trickle.algebra.top_k import TopK
 from trickle.algebra.union_all import UnionAll
+from trickle.algebra.values import Values
 
 SCHEMA = {table: {"k": "INTEGER", "v": "INTEGER"} for table in ("r", "s", "keys")}
 
@@ -87,6 +93,42 @@ OPERATORS: dict[str, Operator] = {
     "filter over an aggregate": Filter(PER_KEY, sql("n > 1")),
     "join with an aggregate": InnerJoin((PER_KEY, S), (sql("k = l"), sql("n > w"))),
     "join with a global aggregate": InnerJoin((Aggregate(R, (), (output("top", "max(v)"),)), S), (sql("top = w"),)),
+    "left outer join": LeftJoin(R, S, sql("k = l"), Kind.OUTER),
+    "left outer join with more than an equality": LeftJoin(R, S, sql("k = l AND v < w"), Kind.OUTER),
+    "left outer join by inequality": LeftJoin(R, S, sql("v < w"), Kind.OUTER),
+    "left outer join, null-safe": LeftJoin(R, S, sql("k IS NOT DISTINCT FROM l"), Kind.OUTER),
+    "left outer self join": LeftJoin(R, R2, sql("k = v2"), Kind.OUTER),
+    "semi join": LeftJoin(R, S, sql("k = l"), Kind.SEMI),
+    "semi join by inequality": LeftJoin(R, S, sql("v < w"), Kind.SEMI),
+    "anti join": LeftJoin(R, S, sql("k = l"), Kind.ANTI),
+    "anti join of itself": LeftJoin(R, R2, sql("k = k2 AND v <> v2"), Kind.ANTI),
+    "anti join that a null matches": LeftJoin(R, S, sql("k = l OR k IS NULL OR l IS NULL"), Kind.ANTI),
+    "mark join": LeftJoin(R, S, sql("k = l AND w > 0"), Kind.MARK, "found"),
+    "mark join without a condition": LeftJoin(R, S, sql("TRUE"), Kind.MARK, "found"),
+    "full join": FullJoin(R, S, sql("k = l"), (("k", "int"), ("v", "int"))),
+    "full join by inequality": FullJoin(R, S, sql("v < w"), (("k", "int"), ("v", "int"))),
+    "aggregate of a left join": Aggregate(LeftJoin(R, S, sql("k = l"), Kind.OUTER), ("k",), (output("n", "count(w)"),)),
+    "aggregate of a left join by the padded side": Aggregate(
+        LeftJoin(R, S, sql("k = l"), Kind.OUTER), ("w",), (output("n", "count(*)"),)
+    ),
+    "left join with an aggregate": LeftJoin(S, PER_KEY, sql("l = k"), Kind.OUTER),
+    "inner join with the padded side of a left join": InnerJoin(
+        (LeftJoin(R, S, sql("k = l"), Kind.OUTER), Scan("r", (("k", "k3"), ("v", "v3")))), (sql("w = k3"),)
+    ),
+    "window": Over(R, ("k",), (output("total", "sum(v) OVER ()"), output("place", "rank() OVER (ORDER BY v)"))),
+    "window over everything": Over(R, (), (output("place", "rank() OVER (ORDER BY v)"),)),
+    "window with ties": Over(R, ("k",), (output("place", "row_number() OVER (ORDER BY v)"),), ("place",)),
+    "window of a join": Over(EQUI_JOIN, ("v",), (output("n", "count(*) OVER ()"),)),
+    "filter over a window": Filter(Over(R, ("k",), (output("n", "count(*) OVER ()"),)), sql("n > 1")),
+    "top of all": TopK(R, (), 2),
+    "top of all after some": TopK(R, (sql("v").desc(),), 2, 1),
+    "all but the first": TopK(R, (sql("v").asc(),), None, 1),
+    "top of each": TopK(R, (sql("v").asc(),), 1, 0, ("k",)),
+    "aggregate of a top": Aggregate(TopK(R, (), 3), ("k",), (output("n", "count(*)"),)),
+    "generate": Generate(R, sql("unnest([k, v])"), ("each",)),
+    "aggregate of a generate": Aggregate(Generate(R, sql("unnest([k, v])"), ("each",)), ("each",), SUMS[:1]),
+    "values": Values(((sql("1"), sql("NULL")), (sql("2"), sql("3"))), ("k", "v")),
+    "join with values": InnerJoin((R, Values(((sql("1"),), (sql("2"),)), ("wanted",))), (sql("k = wanted"),)),
     "semi-joined distinct": distinct(InnerJoin((distinct(R), distinct(S)), (sql("v = w"),))),
 }
 """Operators over r and s, all with columns that restrictions can name."""

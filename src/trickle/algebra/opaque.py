@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from sqlglot import exp
 
@@ -35,12 +36,12 @@ class Opaque(Operator):
     def columns(self) -> tuple[str, ...]:
         return self.names
 
-    @property
-    def tables(self) -> frozenset[str]:
+    @cached_property
+    def sources(self) -> frozenset[str]:
         return frozenset(node.name for node in self.query.find_all(exp.Table) if node.db == SOURCE_MARK)
 
     def earlier(self, changed: frozenset[str]) -> Operator:
-        moved = self.tables & changed
+        moved = self.sources & changed
         return replace(self, before=tuple(sorted(moved))) if moved else self
 
 
@@ -51,17 +52,24 @@ def mark_source(key: str, alias: exp.Expr | None) -> exp.Table:
     )
 
 
-@lower.register
-def _(opaque: Opaque, leaves: Leaves) -> exp.Query:
+def with_sources(query: Expression, leaves: Leaves, before: tuple[str, ...] = ()) -> exp.Query:
+    """A marked query that reads its sources, those in `before` as they were."""
+
     def read(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Table) and node.db == SOURCE_MARK:
-            table = leaves.source(node.name, Reading.BEFORE if node.name in opaque.before else Reading.AFTER)
+            table = leaves.source(node.name, Reading.BEFORE if node.name in before else Reading.AFTER)
             table.set("alias", node.args.get("alias"))
             return table
         return node
 
-    query = opaque.query.transform(read)
-    assert isinstance(query, exp.Query)
+    result = query.transform(read)
+    assert isinstance(result, exp.Query)
+    return result
+
+
+@lower.register
+def _(opaque: Opaque, leaves: Leaves) -> exp.Query:
+    query = with_sources(opaque.query, leaves, opaque.before)
     # The names are ours, by position: the text may call its columns anything.
     names = [exp.to_identifier(name, quoted=True) for name in opaque.names]
     alias = exp.TableAlias(this=exp.to_identifier("t", quoted=True), columns=names)

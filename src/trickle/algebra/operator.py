@@ -64,6 +64,11 @@ class Operator:
         changes = {field.name: _changed(value, change) for field, value in values}
         return replace(self, **changes)  # type: ignore[type-var]
 
+    @property
+    def sources(self) -> frozenset[str]:
+        """The sources this node itself reads: only leaves do."""
+        return frozenset()
+
     def earlier(self, changed: frozenset[str]) -> Operator:
         """This node before the named sources changed, its inputs aside: only leaves differ."""
         del changed

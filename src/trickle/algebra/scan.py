@@ -37,6 +37,10 @@ class Scan(Operator):
         names = tuple(name for _, name in self.reads)
         return (*names, WEIGHT) if self.reading is Reading.DELTA else names
 
+    @property
+    def sources(self) -> frozenset[str]:
+        return frozenset([self.table])
+
     def earlier(self, changed: frozenset[str]) -> Operator:
         return replace(self, reading=Reading.BEFORE) if self.table in changed else self
 

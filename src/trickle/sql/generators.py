@@ -53,12 +53,11 @@ class Generators:
         """The columns of a generator as Spark calls them."""
         kind = function_name(_plain(generator)[0])
         if kind == "stack":
-            count, *values = generator.expressions
-            rows = int(count.name)
-            return tuple(f"col{number}" for number in range(-(-len(values) // rows)))
+            count, *values = _arguments(generator)
+            return tuple(f"col{number}" for number in range(-(-len(values) // int(count.name))))
         if kind not in ("explode", "posexplode", "inline"):
             raise NotModelled(f"{kind} has no rule yet")
-        argument = generator.this if not isinstance(generator, exp.Anonymous) else generator.expressions[0]
+        argument = _arguments(generator)[0]
         type_ = self.builder.types(Project(tree, (Output("value", argument.copy()),)))["value"]
         if kind == "inline":
             fields = re.fullmatch(r"array<struct<(.*)>>", type_)
@@ -74,8 +73,12 @@ def _plain(generator: Expression) -> tuple[Expression, bool]:
     name = function_name(generator)
     if not name.endswith(_OUTER):
         return generator, False
-    arguments = generator.expressions if isinstance(generator, exp.Anonymous) else [generator.this]
-    return exp.func(name.removesuffix(_OUTER), *(item.copy() for item in arguments), dialect="spark"), True
+    plain = (item.copy() for item in _arguments(generator))
+    return exp.func(name.removesuffix(_OUTER), *plain, dialect="spark"), True
+
+
+def _arguments(generator: Expression) -> list[Expression]:
+    return list(generator.iter_expressions()) if not isinstance(generator, exp.Anonymous) else generator.expressions
 
 
 def _field_names(text: str) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _COUNTS_ROWS = frozenset({"row_number", "ntile", "lag", "lead"})
 """Functions without a frame whose value depends on the order of peers."""
 _FIRST = frozenset({"first", "first_value"})
+_LAST = frozenset({"last", "last_value"})
 _POSITIONAL = ORDER_DEPENDENT | {"nth_value"}
 
 
@@ -58,10 +59,10 @@ class Windows:
         for expression in expressions:
             for call in outside_queries(expression):
                 if isinstance(call, exp.Window) and call not in names:
-                    plain = call.copy()
-                    names[plain] = self.builder.fresh(title(_function(call)))
-                    keys = tuple(dict.fromkeys(item.unnest() for item in plain.args.get("partition_by") or ()))
-                    by_partition.setdefault(keys, []).append((names[plain], call.copy()))
+                    names[call.copy()] = name = self.builder.fresh(title(_function(call)))
+                    full = _last_of_peers(call.copy())
+                    keys = tuple(dict.fromkeys(item.unnest() for item in full.args.get("partition_by") or ()))
+                    by_partition.setdefault(keys, []).append((name, full))
         for keys, calls in by_partition.items():
             tree = self._over(tree, keys, calls)
         return tree, lambda item: replaced(item, lambda part: column(names[part]) if part in names else part)
@@ -99,25 +100,38 @@ def _function(call: Expression) -> Expression:
     return inner
 
 
+def _last_of_peers(call: exp.Window) -> exp.Window:
+    """LAST_VALUE up to the current row's last peer is that of the last peer, and peers are a partition of their own."""
+    order, spec = call.args.get("order"), call.args.get("spec")
+    ends_with_peers = spec is None or (_kind(spec) == "RANGE" and spec.args.get("end") in (None, "CURRENT ROW"))
+    if function_name(call.this) not in _LAST or order is None or not ends_with_peers:
+        return call
+    peers = [item.this.copy() if isinstance(item, exp.Ordered) else item.copy() for item in order.expressions]
+    call.set("partition_by", [*(call.args.get("partition_by") or []), *peers])
+    call.set("order", None)
+    call.set("spec", None)
+    return call
+
+
+def _kind(spec: Expression) -> str:
+    return str(spec.args.get("kind")).upper()
+
+
 def _needs_total_order(call: exp.Window) -> bool:
     """Whether rows that the order leaves equal must be told apart for the value to be certain."""
     name = function_name(_function(call))
     order, spec = call.args.get("order"), call.args.get("spec")
     if name in _COUNTS_ROWS:
         return True
-    if spec is not None and str(spec.args.get("kind")).upper() == "ROWS":
-        whole = spec.args.get("start") == "UNBOUNDED" and spec.args.get("end") == "UNBOUNDED"
-        return not whole or name in _POSITIONAL
+    whole = spec is not None and spec.args.get("start") == "UNBOUNDED" and spec.args.get("end") == "UNBOUNDED"
     if name not in _POSITIONAL:
-        return False
+        return spec is not None and _kind(spec) == "ROWS" and not whole
     if order is None and spec is None:
         # An order would end the frame at the current row: say that it is the whole partition.
-        call.set(
-            "spec",
-            exp.WindowSpec(
-                kind="ROWS", start="UNBOUNDED", start_side="PRECEDING", end="UNBOUNDED", end_side="FOLLOWING"
-            ),
-        )
+        sides = {"start_side": "PRECEDING", "end_side": "FOLLOWING"}
+        call.set("spec", exp.WindowSpec(kind="ROWS", start="UNBOUNDED", end="UNBOUNDED", **sides))
+        return True
+    if whole or (spec is not None and _kind(spec) == "ROWS"):
         return True
     if name in _FIRST and (spec is None or spec.args.get("start") == "UNBOUNDED"):
         return True
