@@ -37,7 +37,7 @@ from trickle.algebra.inner_join import InnerJoin
 from trickle.algebra.left_join import Kind, LeftJoin
 from trickle.algebra.operator import Operator, walk
 from trickle.algebra.over import Over
-from trickle.algebra.project import Project
+from trickle.algebra.project import Project, renamed
 from trickle.algebra.top_k import TopK
 from trickle.algebra.union_all import UnionAll
 from trickle.errors import InternalError
@@ -125,6 +125,18 @@ def _with(bound: Bound, wanted: Iterable[str], domain: Domain) -> Bound:
     return Bound(InnerJoin((rows.tree, bound.tree), ()), {**bound.names, **rows.names}, bound.present)
 
 
+def _apart(bound: Bound, taken: set[str], domain: Domain) -> Bound:
+    """The relation with carried columns that another side of a join has too under names of their own.
+
+    A subquery of a subquery reads the rows it is asked for, and with them the columns that stand for outer ones.
+    """
+    new = {name: domain.fresh(name) for name in bound.carried if name in taken}
+    if not new:
+        return bound
+    names = {outer: new.get(mine, mine) for outer, mine in bound.names.items()}
+    return replace(bound, tree=renamed(bound.tree, new), names=names)
+
+
 def _filtered(bound: Bound, conditions: tuple[Expression, ...], domain: Domain) -> Bound:
     """The relation under conditions that may read outer columns, tied by equality where one allows it."""
     left: list[Expression] = []
@@ -175,7 +187,10 @@ def _(project: Project, domain: Domain) -> Bound:
 
 @bind.register
 def _(join: InnerJoin, domain: Domain) -> Bound:
-    members = [decorrelate(member, domain) for member in join.members]
+    members: list[Bound] = []
+    for member in join.members:
+        taken = {name for other in members for name in other.tree.columns}
+        members.append(_apart(decorrelate(member, domain), taken, domain))
     names: dict[str, str] = {}
     agreeing: list[Expression] = []
     for member in members:
@@ -195,6 +210,7 @@ def _(join: LeftJoin, domain: Domain) -> Bound:
     """Rows of the left are looked up for each outer row: the left must know which outer row it is looked up for."""
     left, right = decorrelate(join.left, domain), decorrelate(join.right, domain)
     left = _with(left, {*right.names, *_reads([join.condition], domain)}, domain)
+    right = _apart(right, set(left.tree.columns), domain)
     same = (equal(column(left.names[outer]), column(mine), null_safe=True) for outer, mine in right.names.items())
     condition = all_of([*conjuncts(left.inside(join.condition)), *same]) or exp.true()
     return left.over(replace(join, left=left.tree, right=right.tree, condition=condition))

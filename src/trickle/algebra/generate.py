@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from trickle.algebra.differentiate import Window, differentiate
-from trickle.algebra.expressions import Expression, Output, passing, references
+from trickle.algebra.expressions import Expression, Output, case, passing, references
 from trickle.algebra.lower import Leaves, derived, lower, select
 from trickle.algebra.operator import Operator, require_distinct, require_known
 from trickle.algebra.project import exactly
@@ -46,13 +46,21 @@ def copies(count: Expression) -> Expression:
 @lower.register
 def _(generate: Generate, leaves: Leaves) -> exp.Query:
     rows = derived(generate.input, leaves)
-    if isinstance(generate.generator, exp.Explode) and len(generate.names) == 1 and not generate.outer:
+    if isinstance(generate.generator, exp.Explode) and len(generate.names) == 1:
         # In the select list every engine of ours can read it.
-        return select((*passing(generate.input.columns), Output(generate.names[0], generate.generator)), rows)
+        generator = _padded(generate.generator) if generate.outer else generate.generator
+        return select((*passing(generate.input.columns), Output(generate.names[0], generator)), rows)
     names = [exp.to_identifier(name, quoted=True) for name in generate.names]
     alias = exp.TableAlias(this=exp.to_identifier("g", quoted=True), columns=names)
     lateral = exp.Lateral(this=generate.generator.copy(), view=True, outer=generate.outer, alias=alias)
     return select(passing(generate.columns), rows).lateral(lateral, copy=False)
+
+
+def _padded(generator: exp.Explode) -> Expression:
+    """The generator of an array that makes a NULL of no array and of an empty one."""
+    array = generator.this
+    some = exp.GT(this=exp.ArraySize(this=array.copy()), expression=exp.Literal.number(0))
+    return exp.Explode(this=case(some, array.copy(), exp.Array(expressions=[exp.null()])))
 
 
 @differentiate.register
