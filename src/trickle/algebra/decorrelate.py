@@ -188,9 +188,9 @@ def _(project: Project, domain: Domain) -> Bound:
 @bind.register
 def _(join: InnerJoin, domain: Domain) -> Bound:
     members: list[Bound] = []
-    for member in join.members:
+    for input_ in join.members:
         taken = {name for other in members for name in other.tree.columns}
-        members.append(_apart(decorrelate(member, domain), taken, domain))
+        members.append(_apart(decorrelate(input_, domain), taken, domain))
     names: dict[str, str] = {}
     agreeing: list[Expression] = []
     for member in members:

@@ -99,7 +99,9 @@ def _affected(join: LeftJoin, change: Operator) -> Operator:
     keys = keys_from(change, join.left.columns, conjuncts(join.condition))
     if keys:
         return restrict(join.left, keys)
-    return LeftJoin(join.left, exactly(change, join.right.columns), join.condition, Kind.SEMI)
+    # Where nothing of the right is compared, that there was a change is all that counts.
+    changed = exactly(change, join.right.columns or (WEIGHT,))
+    return LeftJoin(join.left, changed, join.condition, Kind.SEMI)
 
 
 def _signed(join: LeftJoin, changed: Operator, right: Operator) -> Operator:
