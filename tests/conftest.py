@@ -1,13 +1,12 @@
-"""What all tests share: one Spark session, started when the first test asks for it."""
+"""What all tests share: one Spark session, started when the first test asks for it, and the flag that writes specs."""
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING
 
 import pytest
 
-import trickle
+from connection import connected
 from trickle.engine.session import start_session
 
 if TYPE_CHECKING:
@@ -15,6 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    import trickle
 
 
 @pytest.fixture(scope="session")
@@ -28,13 +29,18 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture
 def t(spark: SparkSession, tmp_path: Path) -> Iterator[trickle.Trickle]:
     """A connection of its own: a fresh database as the current one, a fresh catalog, the shared Spark."""
-    session = spark.newSession()
-    database = f"db_{uuid.uuid4().hex[:8]}"
-    session.sql(f"CREATE DATABASE {database} LOCATION '{tmp_path / 'tables'}'")
-    session.catalog.setCurrentDatabase(database)
-    with trickle.connect(tmp_path / "trickle", spark=session) as connection:
+    with connected(spark, tmp_path) as connection:
         yield connection
-    session.sql(f"DROP DATABASE {database} CASCADE")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-specs", action="store_true", help="rewrite the spec files from what the code does now")
+
+
+@pytest.fixture
+def update_specs(request: pytest.FixtureRequest) -> bool:
+    """Whether the spec files are to be written; the diff then shows what changed."""
+    return bool(request.config.getoption("--update-specs"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

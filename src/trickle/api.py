@@ -14,6 +14,7 @@ from trickle.catalog.model import RefreshRecord, StreamTable
 from trickle.context import Context
 from trickle.declare import Declarations
 from trickle.errors import EnvironmentProblem, UserError
+from trickle.graph import Graph
 from trickle.names import quote
 from trickle.refresh.explain import Explanation, explain
 from trickle.refresh.spark_errors import explained
@@ -200,7 +201,7 @@ class Trickle:
 
     def drop_stream_table(self, name: str, *, if_exists: bool = False, cascade: bool = False) -> list[str]:
         """Drops a stream table, its data and, with `cascade`, those that read it. Returns the names dropped."""
-        if if_exists and self._context.catalog.stream_table(self._context.canonical_name(name)) is None:
+        if if_exists and self._context.find(self._context.canonical_name(name)) is None:
             return []
         return self._declarations.drop(self._context.stream_table(name), cascade=cascade)
 
@@ -228,12 +229,16 @@ class Trickle:
 
     def explain(self, name: str) -> Explanation:
         """How a stream table is kept, and what its next refresh would do."""
-        return explain(self._refresher.plan(self._context.stream_table(name)))
+        *parts, plan = self._refresher.plans(self._context.stream_table(name))
+        return explain(plan, parts)
 
     # Seeing
 
     def stream_tables(self) -> list[StreamTable]:
-        return self._context.catalog.stream_tables()
+        """Every stream table as declared, by name; needs no Spark."""
+        every = self._context.catalog.stream_tables()
+        graph = Graph.of(every)
+        return [graph.shown(table) for table in every if not table.hidden]
 
     def status(self) -> list[StreamTableStatus]:
         """Every stream table at a glance; needs no Spark."""
@@ -250,7 +255,8 @@ class Trickle:
         return found
 
     def _describe(self, name: str) -> list[dict[str, Any]]:
-        table = self._context.stream_table(name)
+        declared = self._context.stream_table(name)
+        table = next(table for table in self.stream_tables() if table.id == declared.id)
         facts = {
             "name": table.name,
             "query": table.query,

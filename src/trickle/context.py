@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,11 +15,13 @@ from trickle.catalog.catalog import Catalog
 from trickle.catalog.model import Mode, StreamTable
 from trickle.engine.session import start_session
 from trickle.errors import UserError
+from trickle.names import is_part
 from trickle.refresh.definition import MEANING, Compiler, Definition, KnownStreamTable, lookup_key
+from trickle.refresh.parts import part_name
 from trickle.refresh.plan import Programs
 from trickle.sql.tokens import mentioned
 from trickle.store.logs import DeltaLogs
-from trickle.store.namespace import Namespace, split_name
+from trickle.store.namespace import Namespace, delete_directory, split_name
 from trickle.store.sources import DeltaSource, ViewSource, look_up
 
 if TYPE_CHECKING:
@@ -66,7 +68,7 @@ class Context:
 
     def stream_table(self, name: str) -> StreamTable:
         """By the name a user typed. Raises UserError where there is none."""
-        found = self.catalog.stream_table(self.canonical_name(name))
+        found = self.find(self.canonical_name(name))
         if found is None:
             raise UserError(
                 "unknown-stream-table",
@@ -74,6 +76,19 @@ class Context:
                 hint="SHOW STREAM TABLES lists them; CREATE STREAM TABLE … AS SELECT … makes one.",
             )
         return found
+
+    def find(self, canonical_name: str) -> StreamTable | None:
+        """The user's stream table of a canonical name, if there is one."""
+        found = self.catalog.stream_table(canonical_name)
+        return None if found is None or found.hidden else found
+
+    def erase(self, table: StreamTable) -> None:
+        """Name, definition and data."""
+        self.catalog.remove(table.id)
+        if not table.hidden:
+            self.namespace.retract(table)
+        self.forget(table)
+        delete_directory(self.spark, table.location)
 
     def canonical_name(self, name: str) -> str:
         """Database and name of a stream table; a bare name is in the current database."""
@@ -109,15 +124,26 @@ class Context:
         return {key: value for key, value in found.items() if value is not None}
 
     def compile(
-        self, name: str, query: str, *, database: str, settings: Mapping[str, str], allow_nondeterministic: bool
+        self,
+        name: str,
+        query: str,
+        *,
+        database: str,
+        settings: Mapping[str, str],
+        allow_nondeterministic: bool,
+        parts: Collection[str] = (),
     ) -> Definition:
-        """A definition, compiled under the settings it was created with."""
+        """A definition, compiled under the settings it was created with; `parts` are the hidden tables it may read."""
         self._stand_in(query, database, settings)
 
         def find(table: exp.Table) -> DeltaSource | ViewSource:
             return look_up(self.session, table, database)
 
-        compiler = Compiler(self.session, self.logs, find, self._known_stream_tables(), database)
+        def find_part(text: str) -> KnownStreamTable | None:
+            part = part_name(text, database, settings)
+            return self._part(part) if part in parts else None
+
+        compiler = Compiler(self.session, self.logs, find, self._known_stream_tables(), find_part, database)
         try:
             return compiler.compile(name, query, allow_nondeterministic=allow_nondeterministic)
         except UserError as error:
@@ -144,7 +170,12 @@ class Context:
             return cached[1]
         allow = table.mode is Mode.FULL
         definition = self.compile(
-            table.name, table.query, database=table.database, settings=table.settings, allow_nondeterministic=allow
+            table.name,
+            table.query,
+            database=table.database,
+            settings=table.settings,
+            allow_nondeterministic=allow,
+            parts=_parts(table),
         )
         self._definitions[table.id] = (_version(table), definition)
         return definition
@@ -162,17 +193,31 @@ class Context:
     def _is_current(self, definition: Definition) -> bool:
         if any(look_up(self.session, table, definition.database) != found for table, found in definition.lookups):
             return False
-        snapshots = {key: self.logs.snapshot(location) for key, location in definition.sources.items()}
+        snapshots = {key: self.logs.snapshot(location) for key, location in definition.seen.items()}
         return {key: item.fields for key, item in snapshots.items() if item} == definition.fields
 
     def _known_stream_tables(self) -> dict[str, KnownStreamTable]:
         known = {}
         for item in self.catalog.stream_tables():
-            database, name = split_name(item.name)
-            known[lookup_key(database, name)] = KnownStreamTable(item.name, item.location, item.columns, item.filtered)
+            if not item.hidden:
+                known[lookup_key(*split_name(item.name))] = _known(item)
         return known
+
+    def _part(self, name: str) -> KnownStreamTable | None:
+        """A hidden stream table that has something to read."""
+        found = self.catalog.stream_table(name)
+        return _known(found) if found and self.logs.version(found.location) >= 0 else None
+
+
+def _known(table: StreamTable) -> KnownStreamTable:
+    return KnownStreamTable(table.name, table.location, table.columns, table.filtered)
+
+
+def _parts(table: StreamTable) -> list[str]:
+    """The hidden tables a stream table reads since it was last loaded; others would be another definition."""
+    return [key for key in table.sources if is_part(key)]
 
 
 def _version(table: StreamTable) -> str:
     """What a compiled definition was made from, beside its sources."""
-    return repr((table.query, table.database, table.mode, sorted(table.settings.items())))
+    return repr((table.query, table.database, table.mode, sorted(table.settings.items()), sorted(_parts(table))))

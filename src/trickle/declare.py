@@ -10,10 +10,11 @@ from trickle.catalog.model import Mode, RefreshRecord, Status, StreamTable
 from trickle.context import Context
 from trickle.errors import UserError
 from trickle.graph import Graph
+from trickle.names import is_hidden
 from trickle.refresh.definition import Definition
 from trickle.refresh.tick import Refresher, redeclared
 from trickle.schedule import parse_schedule
-from trickle.store.namespace import delete_directory, split_name
+from trickle.store.namespace import split_name
 
 
 @dataclass
@@ -36,19 +37,20 @@ class Declarations:
     ) -> RefreshRecord | None:
         """Declares a stream table and loads it; None where it existed and that was allowed."""
         canonical = self.context.canonical_name(name)
-        existing = self.context.catalog.stream_table(canonical)
+        existing = self.context.find(canonical)
         if existing and if_not_exists:
             return None
         if existing and replace_existing:
             return self._replace(existing, query, schedule, mode, comment)
         self._refuse_taken(canonical, existing)
         table = self._draft(canonical, query, schedule, checked_mode(mode), comment)
-        table = redeclared(table, self._compiled(table))
+        table = redeclared(table, self.context.definition(table))
         self.context.catalog.add(table)
         try:
             report = self.refresher.refresh(table)
         except BaseException:
-            self._erase(table)
+            self.context.erase(table)
+            self.refresher.sweep()
             raise
         self.context.namespace.publish(self.context.catalog.stream_table_by_id(table.id) or table)
         return report
@@ -97,6 +99,8 @@ class Declarations:
     def _refuse_taken(self, canonical: str, existing: StreamTable | None) -> None:
         self.context.namespace.learn(canonical)
         database, name = split_name(canonical)
+        if is_hidden(name):
+            raise UserError("reserved-name", f'the name "{name}" is reserved', hint="choose another name.")
         if existing:
             hint = "choose another name, or use CREATE OR REPLACE STREAM TABLE."
             raise UserError("name-taken", f'there is a stream table "{canonical}" already', hint=hint)
@@ -129,11 +133,12 @@ class Declarations:
         if query is not None or mode is not None:
             definition = self._compiled(changed)
             self._refuse_cycle(changed, definition)
-            # The graph must know what the new query reads, so that its load pulls stale stream tables along.
-            changed = replace(changed, sources=definition.sources)
+            if _meaning(changed) != _meaning(table):
+                # The graph must know what the new query reads, so that its load pulls stale stream tables along.
+                changed = replace(changed, sources=definition.sources)
         self.context.catalog.change(changed)
         self.context.forget(table)
-        if changed.query != table.query:
+        if _meaning(changed) != _meaning(table):
             self._reload(table, changed)
         return changed
 
@@ -145,7 +150,9 @@ class Declarations:
         except BaseException:
             self.context.catalog.change(old)
             self.context.forget(old)
+            self.refresher.sweep()
             raise
+        self.refresher.sweep()
         current = self.context.catalog.stream_table_by_id(new.id) or new
         self.context.namespace.publish(current)
 
@@ -155,7 +162,7 @@ class Declarations:
 
     def rename(self, table: StreamTable, new_name: str) -> StreamTable:
         canonical = self.context.canonical_name(new_name)
-        self._refuse_taken(canonical, self.context.catalog.stream_table(canonical))
+        self._refuse_taken(canonical, self.context.find(canonical))
         dependents = Graph.of(self.context.catalog.stream_tables()).dependents(table)
         if dependents:
             raise _needed(table, dependents, "their queries name it; change them first.")
@@ -179,17 +186,17 @@ class Declarations:
             raise _needed(table, dependents, "DROP STREAM TABLE … CASCADE drops them too.")
         doomed = [*reversed(dependents), table]
         for item in doomed:
-            self._erase(item)
+            self.context.erase(item)
+        self.refresher.sweep()
         return [item.name for item in doomed]
-
-    def _erase(self, table: StreamTable) -> None:
-        self.context.catalog.remove(table.id)
-        self.context.namespace.retract(table)
-        self.context.forget(table)
-        delete_directory(self.context.spark, table.location)
 
 
 _QUERY_CHANGED = '{"columns": {}, "views": {}}'
+
+
+def _meaning(table: StreamTable) -> tuple[str, str, dict[str, str]]:
+    """The same text under other settings, or with other names in reach, is another query."""
+    return table.query, table.database, dict(table.settings)
 
 
 def checked_mode(text: str) -> Mode:

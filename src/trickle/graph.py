@@ -1,12 +1,17 @@
-"""The dependency graph: which stream tables read which, from their declarations alone."""
+"""The dependency graph: which stream tables read which, from their declarations alone.
+
+Hidden tables are nodes like any other. Whoever shows a table to a user asks for it as `shown`: what it reads through
+hidden tables then stands in their place.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
-from trickle.catalog.model import StreamTable
+from trickle.catalog.model import Frontier, SourceVersion, StreamTable
 from trickle.errors import UserError
 
 
@@ -27,12 +32,25 @@ class Graph:
         }
         return Graph(by_id, reads)
 
+    def having(self, *tables: StreamTable) -> Graph:
+        """The graph with these tables as they are now."""
+        return Graph.of((self.tables | {table.id: table for table in tables}).values())
+
+    @cached_property
+    def _by_location(self) -> dict[str, StreamTable]:
+        return {table.location: table for table in self.tables.values()}
+
+    def at(self, location: str) -> StreamTable | None:
+        """The stream table that is stored there, if one is."""
+        return self._by_location.get(location)
+
     def order(self) -> list[StreamTable]:
         """Upstream first. Raises UserError with the path where tables read each other in a circle."""
         try:
             return [self.tables[item] for item in TopologicalSorter(self.reads).static_order()]
         except CycleError as error:
-            path = " → ".join(self.tables[item].name for item in reversed(error.args[1]))
+            circle = [self.tables[item] for item in reversed(error.args[1])]
+            path = " → ".join(table.name for table in circle if not table.hidden)
             raise UserError(
                 "cycle",
                 "stream tables cannot read each other in a circle",
@@ -52,5 +70,53 @@ class Graph:
         return found
 
     def dependents(self, table: StreamTable) -> list[StreamTable]:
-        """The stream tables that read this one, directly or through others, upstream first."""
-        return [item for item in self.order() if table.id in self.upstream(item)]
+        """The users' stream tables that read this one, directly or through others, upstream first."""
+        return [item for item in self.order() if not item.hidden and table.id in self.upstream(item)]
+
+    # Hidden tables
+
+    def visible(self) -> list[StreamTable]:
+        """The users' stream tables, upstream first."""
+        return [table for table in self.order() if not table.hidden]
+
+    def parts(self, table: StreamTable) -> list[StreamTable]:
+        """The hidden tables this one reads itself."""
+        found = [self.tables[item] for item in self.reads[table.id] if self.tables[item].hidden]
+        return sorted(found, key=lambda part: part.name)
+
+    def parts_below(self, table: StreamTable) -> list[StreamTable]:
+        """The hidden tables this one reads, directly or through hidden ones, upstream first."""
+        inner = [item for part in self.parts(table) for item in (*self.parts_below(part), part)]
+        return list({part.id: part for part in inner}.values())
+
+    def shown_reads(self, table: StreamTable) -> frozenset[str]:
+        """Ids of the users' stream tables that this one reads itself or through hidden ones."""
+        own = frozenset(item for item in self.reads[table.id] if not self.tables[item].hidden)
+        return own.union(*(self.shown_reads(part) for part in self.parts(table)))
+
+    def unread(self) -> list[StreamTable]:
+        """The hidden tables that no user's table reads any more, downstream first."""
+        needed = {item for table in self.visible() for item in self.upstream(table)}
+        return [table for table in reversed(self.order()) if table.hidden and table.id not in needed]
+
+    def shown(self, table: StreamTable) -> StreamTable:
+        """The table as its user knows it: sources and frontier without hidden tables."""
+        progress = table.progress and replace(table.progress, frontier=table.progress.shown_frontier)
+        return replace(table, sources=dict(self._shown_sources(table.sources)), progress=progress)
+
+    def _shown_sources(self, sources: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+        for key, location in sources.items():
+            owner = self.at(location)
+            if owner and owner.hidden:
+                yield from self._shown_sources(owner.sources)
+            else:
+                yield owner.name if owner else key, location
+
+    def shown_frontier(self, sources: Mapping[str, str], frontier: Frontier) -> Iterator[tuple[str, SourceVersion]]:
+        """A frontier with what hidden tables have read, as they are now, in their place; a source may come twice."""
+        for key, version in frontier.items():
+            owner = self.at(sources.get(key, ""))
+            if owner and owner.hidden:
+                yield from owner.progress.shown_frontier.items() if owner.progress else ()
+            else:
+                yield owner.name if owner else key, version

@@ -17,6 +17,9 @@ REFRESH = HIDDEN + "refresh"
 ROW = HIDDEN + "row"
 OP = HIDDEN + "op"
 
+PART = HIDDEN + "part_"
+"""Begins the names of hidden stream tables, which keep inner results of a query."""
+
 
 def hidden(kind: str, number: int) -> str:
     """The name of the `number`th hidden column of a kind, for example `__trickle_state_2`."""
@@ -25,6 +28,11 @@ def hidden(kind: str, number: int) -> str:
 
 def is_hidden(name: str) -> bool:
     return name.lower().startswith(HIDDEN)
+
+
+def is_part(name: str) -> bool:
+    """Whether a name is that of a hidden stream table."""
+    return name.startswith(PART)
 
 
 def quote(identifier: str) -> str:

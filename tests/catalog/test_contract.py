@@ -41,6 +41,7 @@ PROGRESS = Progress(
     sequence=3,
     storage_version=11,
     data_timestamp=NOON,
+    shown_frontier={"delta:/data/örders": SourceVersion("id-1", 7), "delta:/data/inner": SourceVersion("id-3", 5)},
 )
 PLAIN = StreamTable(
     id="st-1",
@@ -77,6 +78,7 @@ FULL_OF_EVERYTHING = StreamTable(
     progress=PROGRESS,
     suspended_reason=AWKWARD,
     failures=3,
+    hidden=True,
 )
 
 
@@ -395,6 +397,14 @@ def test_progress_never_goes_backwards(catalog: Catalog, sequence: int, timestam
     catalog.record(refresh(), offered)
     assert stored(catalog).progress == (offered if taken else PROGRESS)
     assert catalog.history() == [refresh()]
+
+
+def test_progress_can_advance_without_a_word_in_history(catalog: Catalog) -> None:
+    catalog.add(replace(PLAIN, failures=1))
+    catalog.advance(PLAIN.id, PROGRESS)
+    catalog.advance(PLAIN.id, replace(PROGRESS, sequence=2, data_timestamp=LATER))
+    assert stored(catalog) == replace(PLAIN, failures=1, progress=PROGRESS)
+    assert catalog.history() == []
 
 
 def test_record_that_fails_leaves_nothing_behind(catalog: Catalog) -> None:

@@ -47,7 +47,7 @@ class Catalog:
 
     @classmethod
     def open(cls, url: str) -> Self:
-        """The catalog at `sqlite:///path` or `postgresql://…`, created where there is none.
+        """The catalog at `sqlite:///path` or `postgresql://…`, created where there is none, migrated where it is older.
 
         Raises UserError (`catalog-url`, `catalog-too-new`) or EnvironmentProblem (`catalog-unreachable`,
         `catalog-not-writable`, `catalog-damaged`, `missing-package`).
@@ -67,7 +67,7 @@ class Catalog:
                 current = schema.is_current(connection)
             if not current:
                 with self._writer.begin() as connection:
-                    schema.create(connection)
+                    schema.prepare(connection)
 
     def close(self) -> None:
         self._engine.dispose()
@@ -103,7 +103,7 @@ class Catalog:
         return rows.to_stream_table(row) if row else None
 
     def stream_tables(self) -> list[StreamTable]:
-        """All of them, by name."""
+        """All of them, hidden ones too, by name."""
         with self._reading() as connection:
             found = connection.execute(select(stream_tables)).mappings().all()
         # Sorted here: each database has a collation of its own.
@@ -182,6 +182,11 @@ class Catalog:
                 _count_failures(connection, refresh)
             if progress:
                 _advance(connection, refresh.stream_table, progress)
+
+    def advance(self, table_id: str, progress: Progress) -> None:
+        """Store how far a table came without a word in history; progress never goes backwards."""
+        with self._writing() as connection:
+            _advance(connection, table_id, progress)
 
     def remember_name(self, name: KnownName) -> None:
         values = rows.from_name(name)

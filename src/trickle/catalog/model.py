@@ -56,11 +56,14 @@ class Progress:
     """How far a stream table has come."""
 
     frontier: Frontier
+    """The versions that were read: the next refresh goes on from them."""
     sequence: int
     """Counts the data commits of this table; the Delta transaction version that fences a late writer."""
     storage_version: int
     data_timestamp: datetime
     """The contents are the query's result as of this moment or later."""
+    shown_frontier: Frontier = field(default_factory=dict)
+    """The versions of what the user's query names, at which the contents are its result; no hidden tables in it."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,8 @@ class StreamTable:
     suspended_reason: str | None = None
     failures: int = 0
     """Consecutive failed refreshes."""
+    hidden: bool = False
+    """Made by us to keep an inner result of other stream tables; users never see it."""
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,7 @@ def from_declaration(table: StreamTable) -> dict[str, Any]:
         "database": table.database,
         "suspended_reason": table.suspended_reason,
         "failures": table.failures,
+        "hidden": table.hidden,
     }
 
 
@@ -58,6 +59,7 @@ def from_progress(progress: Progress) -> dict[str, Any]:
         "sequence": progress.sequence,
         "storage_version": progress.storage_version,
         "data_timestamp": progress.data_timestamp,
+        "shown_frontier": _from_frontier(progress.shown_frontier),
     }
 
 
@@ -86,17 +88,21 @@ def to_stream_table(row: RowMapping) -> StreamTable:
         progress=_to_progress(row),
         suspended_reason=row["suspended_reason"],
         failures=row["failures"],
+        hidden=row["hidden"],
     )
 
 
 def _to_progress(row: RowMapping) -> Progress | None:
     if row["sequence"] is None:
         return None
+    # Before there were hidden tables, what was read was what is shown.
+    shown = row["frontier"] if row["shown_frontier"] is None else row["shown_frontier"]
     return Progress(
         frontier=_to_frontier(row["frontier"]),
         sequence=row["sequence"],
         storage_version=row["storage_version"],
         data_timestamp=row["data_timestamp"],
+        shown_frontier=_to_frontier(shown),
     )
 
 

@@ -21,10 +21,12 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    false,
     insert,
     inspect,
     select,
     text,
+    update,
 )
 from sqlalchemy.types import TypeDecorator
 
@@ -33,8 +35,16 @@ from trickle.errors import InternalError, UserError
 if TYPE_CHECKING:
     from sqlalchemy.engine import Dialect
 
-VERSION = 1
+VERSION = 2
 """Of this schema; a catalog that carries a higher one was written by a newer trickle."""
+
+MIGRATIONS = {
+    1: (
+        "ALTER TABLE trickle_stream_tables ADD COLUMN hidden BOOLEAN DEFAULT false NOT NULL",
+        "ALTER TABLE trickle_stream_tables ADD COLUMN shown_frontier JSON",
+    )
+}
+"""Version → the statements that lead to the next one, in words that both databases know."""
 
 CREATION_LOCK = int.from_bytes(b"trickle")
 """PostgreSQL advisory lock held while the tables are created."""
@@ -141,11 +151,14 @@ stream_tables = Table(
     Column("database", Text, nullable=False),
     Column("suspended_reason", FreeText),
     Column("failures", Integer, nullable=False),
+    Column("hidden", Boolean, nullable=False, server_default=false()),
     # Progress: all four are null before the first load.
     Column("frontier", Json),
     Column("sequence", BigInteger),
     Column("storage_version", BigInteger),
     Column("data_timestamp", UtcDateTime),
+    # Also null in a row that no refresh has touched since there are hidden tables.
+    Column("shown_frontier", Json),
 )
 
 # No foreign key to the stream table: history outlives it.
@@ -191,10 +204,18 @@ names = Table(
 
 
 def is_current(connection: Connection) -> bool:
-    """Whether the tables are there. Raises UserError `catalog-too-new` when a newer trickle made them."""
+    """Whether the tables are there as this trickle knows them.
+
+    Raises UserError `catalog-too-new` when a newer trickle made them.
+    """
+    return _version(connection) == VERSION
+
+
+def _version(connection: Connection) -> int | None:
+    """Of the tables that are there; None where there are none."""
     if not inspect(connection).has_table(schema_versions.name):
-        return False
-    version = connection.execute(select(schema_versions.c.version)).scalar_one()
+        return None
+    version = int(connection.execute(select(schema_versions.c.version)).scalar_one())
     if version > VERSION:
         raise UserError(
             "catalog-too-new",
@@ -202,14 +223,22 @@ def is_current(connection: Connection) -> bool:
             detail=f"its schema has version {version}; this trickle knows versions up to {VERSION}.",
             hint="upgrade trickle, or use another catalog.",
         )
-    return True
+    return version
 
 
-def create(connection: Connection) -> None:
-    """Create the tables unless somebody else just did; on SQLite the writing transaction is the lock."""
+def prepare(connection: Connection) -> None:
+    """Create the tables, or bring older ones up to date, unless somebody else just did.
+
+    On SQLite the writing transaction is the lock.
+    """
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": CREATION_LOCK})
-    if is_current(connection):
+    version = _version(connection)
+    if version is None:
+        metadata.create_all(connection)
+        connection.execute(insert(schema_versions).values(id=1, version=VERSION))
         return
-    metadata.create_all(connection)
-    connection.execute(insert(schema_versions).values(id=1, version=VERSION))
+    for older in range(version, VERSION):
+        for statement in MIGRATIONS[older]:
+            connection.execute(text(statement))
+    connection.execute(update(schema_versions).values(version=VERSION))

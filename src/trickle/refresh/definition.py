@@ -7,7 +7,7 @@ have the schema Spark gave; one that does not is kept as an opaque node and says
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -18,11 +18,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 from sqlglot import exp
 
+from trickle.algebra.expressions import column, passing
+from trickle.algebra.extract import candidates, canonical, with_parts
+from trickle.algebra.filter import Filter
 from trickle.algebra.lower import lower
 from trickle.algebra.normalise import normalise
-from trickle.algebra.opaque import Opaque, mark_source
-from trickle.algebra.operator import Operator
-from trickle.algebra.project import renamed
+from trickle.algebra.opaque import Opaque, mark_source, with_sources
+from trickle.algebra.operator import Operator, walk
+from trickle.algebra.project import Project, renamed
+from trickle.algebra.scan import Scan
 from trickle.algebra.state import Settings
 from trickle.algebra.storage import Storage, plan_storage
 from trickle.errors import UserError
@@ -31,10 +35,10 @@ from trickle.refresh.determinism import refuse_nondeterministic, refuse_nondeter
 from trickle.refresh.shape import shape
 from trickle.refresh.spark_errors import explained
 from trickle.sql.build import build
-from trickle.sql.source import SourceTable, SourceView
 from trickle.sql.scope import NotModelled
+from trickle.sql.source import SourceTable, SourceView
 from trickle.sql.tokens import SparkSql
-from trickle.store.leaves import CurrentLeaves
+from trickle.store.leaves import CurrentLeaves, NamedLeaves, delta_table
 from trickle.store.logs import DeltaLogs
 from trickle.store.sources import DeltaSource, Lookup, ViewSource
 
@@ -58,7 +62,9 @@ class Definition:
 
     query: str
     sources: Mapping[str, str]
-    """Source key → location."""
+    """Source key → location, of what a refresh reads."""
+    seen: Mapping[str, str]
+    """Source key → location, of everything the query names, also what only parts read."""
     tree: Operator
     storage: Storage
     schema: StructType
@@ -70,7 +76,9 @@ class Definition:
     lookups: tuple[tuple[exp.Table, DeltaSource | ViewSource], ...]
     """What every name of the query stood for."""
     fields: Mapping[str, Mapping[str, str]]
-    """Source key → all its columns, as compiled against."""
+    """Key of a source seen → all its columns, as compiled against."""
+    wanted_parts: tuple[str, ...] = ()
+    """The texts of inner results that would be worth keeping and are not; without them plain rules do."""
 
     @property
     def checksum(self) -> str:
@@ -99,6 +107,17 @@ class KnownStreamTable:
     columns: tuple[str, ...]
     filtered: bool
 
+    def reading(self, names: tuple[str, ...], flag: str) -> Operator:
+        """Its visible rows, columns in order under these names; `flag` is a name that nothing else has."""
+        reads = tuple(zip(self.columns, names, strict=True))
+        if not self.filtered:
+            return Scan(self.key, reads)
+        return Project(Filter(Scan(self.key, (*reads, (VISIBLE, flag))), column(flag)), passing(names))
+
+
+FindPart = Callable[[str], KnownStreamTable | None]
+"""The hidden stream table that keeps the inner result of a text, where there is one that may be read."""
+
 
 class Compiler:
     """Compiles definitions against a Spark session."""
@@ -109,14 +128,20 @@ class Compiler:
         logs: DeltaLogs,
         look_up: Lookup,
         stream_tables: Mapping[str, KnownStreamTable],
+        find_part: FindPart,
         database: str,
     ) -> None:
         self._spark = spark
         self._logs = logs
         self._look_up = look_up
         self._stream_tables = stream_tables
+        self._find_part = find_part
         self._database = database
         self._sources: dict[str, str] = {}
+        self._names: dict[str, exp.Table] = {}
+        self._parts: dict[str, str] = {}
+        self._only_in_parts: frozenset[str] = frozenset()
+        self._wanted_parts: list[str] = []
         self._lookups: list[tuple[exp.Table, DeltaSource | ViewSource]] = []
 
     def compile(self, name: str, query: str, *, allow_nondeterministic: bool) -> Definition:
@@ -133,17 +158,21 @@ class Compiler:
             for view, text in self._view_texts().items():
                 refuse_nondeterministic_view(name, view, text)
         fields = self._fields()
+        seen = self._sources | self._parts
+        sources = {key: location for key, location in seen.items() if key not in self._only_in_parts}
         return Definition(
             query=query,
-            sources=dict(self._sources),
+            sources=sources,
+            seen=seen,
             tree=tree,
             storage=storage,
             schema=schema,
             storage_schema=self._frame(storage.contents).schema,
-            fingerprint=shape(storage.contents, fields, self._view_texts()),
+            fingerprint=shape(storage.contents, _among(fields, sources), self._view_texts()),
             database=self._database,
             lookups=tuple(self._lookups),
             fields=fields,
+            wanted_parts=tuple(self._wanted_parts),
         )
 
     def _refuse_command(self, query: str) -> None:
@@ -160,11 +189,15 @@ class Compiler:
         """Tree and storage; a query we have no rules for is kept whole, with the reason."""
         names = tuple(schema.fieldNames())
         try:
-            built = build(parsed, self._resolve, self._types_of)
+            built = build(parsed, self._resolve, self._types_of, self._kept_whole)
             tree = normalise(renamed(built, dict(zip(built.columns, names, strict=True))))
             self._confirm(tree, schema)
+            tree = self._with_parts(tree)
+            if self._parts:
+                self._confirm(tree, schema)
             return tree, plan_storage(tree, self._types_of, self._settings())
         except NotModelled as reason:
+            self._parts, self._only_in_parts, self._wanted_parts = {}, frozenset(), []
             opaque = Opaque(self._marked(parsed), names, reason.reason)
             return opaque, plan_storage(opaque, self._types_of, self._settings())
 
@@ -175,6 +208,21 @@ class Compiler:
         if types != expected:
             differing = [name for name, kind in expected.items() if types.get(name) != kind]
             raise NotModelled(f"Spark reads {', '.join(differing)} differently in our tree than in the query")
+
+    def _with_parts(self, tree: Operator) -> Operator:
+        """The tree that reads inner results where they are kept; those that are not are noted."""
+        kept: dict[Operator, Operator] = {}
+        for node in candidates(tree, self._types_of, self._settings()):
+            text = canonical(node, NamedLeaves(self._names)).sql(dialect="spark")
+            part = self._find_part(text)
+            if part is None:
+                self._wanted_parts.append(text)
+            else:
+                self._parts[part.key] = part.location
+                kept[node] = part.reading(node.columns, f"{part.key}_visible_{len(kept) + 1}")
+        replaced = with_parts(tree, kept)
+        self._only_in_parts = _scanned(tree) - _scanned(replaced)
+        return replaced
 
     def _resolve(self, table: exp.Table) -> SourceTable | SourceView:
         found = self._source(table)
@@ -192,11 +240,13 @@ class Compiler:
         known = self._stream_tables.get(_lookup_key(table, self._database))
         if known:
             self._sources[known.key] = known.location
+            self._names[known.key] = delta_table(known.location)
             return known
         found = self._look_up(table)
         self._lookups.append((table.copy(), found))
         if isinstance(found, DeltaSource):
             self._sources[found.key] = found.location
+            self._names[found.key] = _qualified(table, self._database)
         return found
 
     def _qualify_names(self, view: ViewSource) -> None:
@@ -236,8 +286,14 @@ class Compiler:
         assert isinstance(marked, exp.Query)
         return marked
 
+    def _kept_whole(self, part: exp.Query) -> tuple[exp.Query, tuple[str, ...]]:
+        """A part of the query that has no rules, and the names Spark gives to its columns."""
+        marked = self._marked(part)
+        frame = self._spark.sql(with_sources(marked, CurrentLeaves(self._sources)).sql(dialect="spark"))
+        return marked, tuple(frame.schema.fieldNames())
+
     def _frame(self, node: Operator) -> DataFrame:
-        return self._spark.sql(lower(node, CurrentLeaves(self._sources)).sql(dialect="spark"))
+        return self._spark.sql(lower(node, CurrentLeaves(self._sources | self._parts)).sql(dialect="spark"))
 
     def _types_of(self, node: Operator) -> Mapping[str, str]:
         try:
@@ -247,7 +303,7 @@ class Compiler:
         return {field.name: field.dataType.simpleString() for field in schema}
 
     def _fields(self) -> dict[str, Mapping[str, str]]:
-        snapshots = {key: self._logs.snapshot(location) for key, location in self._sources.items()}
+        snapshots = {key: self._logs.snapshot(location) for key, location in (self._sources | self._parts).items()}
         return {key: snapshot.fields for key, snapshot in snapshots.items() if snapshot}
 
     def _view_texts(self) -> dict[str, str]:
@@ -256,6 +312,21 @@ class Compiler:
             for table, found in self._lookups
             if isinstance(found, ViewSource)
         }
+
+
+def _among(fields: Mapping[str, Mapping[str, str]], sources: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
+    return {key: columns for key, columns in fields.items() if key in sources}
+
+
+def _scanned(tree: Operator) -> frozenset[str]:
+    return frozenset().union(*(node.sources for node in walk(tree)))
+
+
+def _qualified(table: exp.Table, database: str) -> exp.Table:
+    """The name alone, in words that mean the same in every database."""
+    parts = [part.name for part in table.parts]
+    identifiers = [exp.to_identifier(part, quoted=True) for part in (parts if len(parts) > 1 else [database, *parts])]
+    return exp.Table(**dict(zip(("this", "db", "catalog"), reversed(identifiers), strict=False)))
 
 
 def _has_map(kind: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from trickle.algebra.lower import lower
+from trickle.algebra.opaque import Opaque
 from trickle.algebra.operator import Operator, walk
 from trickle.algebra.program import Program, StepKind
 from trickle.algebra.scan import Reading, Scan
@@ -26,8 +27,8 @@ from trickle.refresh.choose import Choice
 from trickle.refresh.plan import Programs, RefreshPlan
 from trickle.refresh.spark_errors import is_file_missing, is_overflow, no_raw_java, translate
 from trickle.store.delta_log import Snapshot
-from trickle.store.leaves import PinnedLeaves
-from trickle.store.light import is_light, read
+from trickle.store.leaves import PinnedLeaves, earlier
+from trickle.store.light import is_light, read, read_earlier
 from trickle.store.logs import DeltaLogs
 from trickle.store.table import CommitInfo, StorageTable, StoredCommit
 from trickle.store.workspace import Kept, Workspace
@@ -208,22 +209,36 @@ class _Run:
         return self._frame(program.result.operator)
 
     def _gather_small(self, program: Program) -> set[str]:
-        """Reads each small table once, whole, in the columns this program uses."""
-        columns: dict[str, dict[str, None]] = {}
+        """Reads each small table once, whole, in the columns this program uses; where it must, as it was before too."""
+        columns: dict[tuple[str, Reading], dict[str, None]] = {}
         for step in program.steps:
             for node in walk(step.operator):
-                if isinstance(node, Scan) and node.reading is Reading.AFTER:
-                    columns.setdefault(node.table, {}).update(dict.fromkeys(source for source, _ in node.reads))
+                for table, reading, names in self._readings(node):
+                    columns.setdefault((table, reading), {}).update(dict.fromkeys(names))
         small: set[str] = set()
-        for table, names in columns.items():
+        for number, ((table, reading), names) in enumerate(columns.items(), start=1):
             snapshot = self._snapshot(table)
             if snapshot is None or not is_light(snapshot):
                 continue
-            rows = read(snapshot, list(names))
-            schema = snapshot.schema(rows.column_names)
-            self._views[table] = self._workspace.keep_local(rows, schema, f"source_{len(small) + 1}").view
-            small.add(table)
+            if reading is Reading.AFTER:
+                rows = read(snapshot, list(names))
+                small.add(table)
+            else:
+                rows = read_earlier(snapshot, self._plan.versions[table].before, list(names))
+            if rows is None:
+                continue  # Spark will find the history gone, and say so
+            view = self._workspace.keep_local(rows, snapshot.schema(rows.column_names), f"source_{number}").view
+            self._views[table if reading is Reading.AFTER else earlier(table)] = view
         return small
+
+    def _readings(self, node: Operator) -> Iterator[tuple[str, Reading, Iterable[str]]]:
+        """What a node reads: table, moment, columns. An opaque query may read any column of its sources."""
+        if isinstance(node, Scan) and node.reading is not Reading.DELTA:
+            yield node.table, node.reading, (source for source, _ in node.reads)
+        if isinstance(node, Opaque):
+            for table in sorted(node.sources):
+                reading = Reading.BEFORE if table in node.before else Reading.AFTER
+                yield table, reading, self._plan.pins[table].fields
 
     def _snapshot(self, table: str) -> Snapshot | None:
         return self._executor.logs.snapshot(self._table.location) if table == STORED else self._plan.pins[table]
@@ -250,7 +265,8 @@ class _Run:
             action=choice.action,
             reason=choice.reason,
             frontier=self._plan.frontier,
-            data_timestamp=self._started,
+            shown_frontier=self._plan.shown_frontier,
+            data_timestamp=self._plan.as_of,
             rows_inserted=counts.inserted,
             rows_updated=counts.updated,
             rows_deleted=counts.deleted,
@@ -271,7 +287,7 @@ class _Run:
             rows_deleted=counts.deleted,
             jobs=self._executor.jobs(self._refresh_id),
             phases={name: round(seconds, 4) for name, seconds in self._phases.items()},
-            frontier=self._plan.frontier,
+            frontier=self._plan.shown_frontier,
             estimates=choice.estimates,
             sequence=commit.info.sequence if commit else None,
         )
@@ -281,7 +297,9 @@ class _Run:
             version, sequence = earlier.storage_version, earlier.sequence
         else:
             raise Reinitialise("nothing-stored", "a first load wrote nothing")
-        return Outcome(record, Progress(self._plan.frontier, sequence, version, self._started))
+        return Outcome(
+            record, Progress(self._plan.frontier, sequence, version, self._plan.as_of, self._plan.shown_frontier)
+        )
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,8 +11,9 @@ from trickle.algebra.lower import lower
 from trickle.algebra.program import Program, build_program
 from trickle.algebra.render import render
 from trickle.algebra.storage import STORED
-from trickle.catalog.model import Action
-from trickle.names import is_hidden
+from trickle.catalog.model import Action, Mode
+from trickle.names import HIDDEN, is_hidden, is_part
+from trickle.refresh.choose import Choice
 from trickle.refresh.plan import RefreshPlan
 from trickle.store.leaves import PinnedLeaves
 
@@ -40,18 +42,27 @@ class Explanation:
     steps: tuple[StepExplanation, ...]
     steps_are_for: str
     sources: tuple[str, ...]
+    parts: tuple[Explanation, ...] = ()
+    """The inner results it keeps, upstream first."""
+    unkept: tuple[str, ...] = ()
+    """The texts of inner results that would be kept if it were loaded now."""
 
     def __str__(self) -> str:
         lines = [
             f"stream table {self.name}",
-            f"  technique: {self.technique}",
-            f"  stored:    {self._stored()}",
-            f"  next:      {self.next_action}, {self.next_reason}",
-            *(f"  source:    {source}" for source in self.sources),
+            *self._facts(),
+            *(f"  keeps:     {_shown_name(part.name)}, an inner result" for part in self.parts),
+            *(
+                f"  not kept:  {text}, an inner result; REFRESH STREAM TABLE {self.name} FULL keeps it"
+                for text in self.unkept
+            ),
             "",
             "query tree",
             *("  " + line for line in self.tree.splitlines()),
         ]
+        for part in self.parts:
+            lines += ["", f"inner result {_shown_name(part.name)}, kept", *part._facts()]
+            lines += ["  query tree", *("    " + line for line in part.tree.splitlines())]
         if self.steps:
             lines += ["", f"steps of a differential refresh ({self.steps_are_for})"]
         for number, step in enumerate(self.steps, start=1):
@@ -63,6 +74,14 @@ class Explanation:
             lines += ["     SQL:", *("       " + line for line in step.sql.splitlines())]
         return "\n".join(lines)
 
+    def _facts(self) -> list[str]:
+        return [
+            f"  technique: {self.technique}",
+            f"  stored:    {self._stored()}",
+            f"  next:      {self.next_action}, {self.next_reason}",
+            *(f"  source:    {source}" for source in self.sources),
+        ]
+
     def _stored(self) -> str:
         identity = "rows with ids of their own" if self.identity is None else "one row in all"
         if self.identity:
@@ -70,8 +89,11 @@ class Explanation:
         return identity + (f"; hidden: {', '.join(self.hidden_columns)}" if self.hidden_columns else "")
 
 
-def explain(plan: RefreshPlan) -> Explanation:
-    """The plan in words. Where nothing is to be done, the steps shown are those of a change to every source."""
+def explain(plan: RefreshPlan, parts: Sequence[RefreshPlan] = ()) -> Explanation:
+    """The plan in words, and those of the parts it reads.
+
+    Where nothing is to be done, the steps shown are those of a change to every source.
+    """
     storage = plan.definition.storage
     program, about = plan.program, f"changed: {', '.join(sorted(plan.changed))}"
     if program is None and not plan.definition.opaque:
@@ -79,11 +101,12 @@ def explain(plan: RefreshPlan) -> Explanation:
         program, about = build_program(change) if change else None, "as if every source changed"
     opaque = plan.definition.opaque
     technique = f"recomputed, because {opaque.reason}" if opaque else storage.technique
+    choice = _next(plan, parts)
     return Explanation(
         name=plan.stream_table.name,
         technique=technique,
-        next_action=plan.choice.action.value if plan.choice.action is not Action.NO_DATA else "nothing to do",
-        next_reason=plan.choice.reason,
+        next_action=choice.action.value if choice.action is not Action.NO_DATA else "nothing to do",
+        next_reason=choice.reason,
         estimates=dict(plan.choice.estimates),
         tree=render(plan.definition.tree),
         identity=storage.identity,
@@ -91,14 +114,30 @@ def explain(plan: RefreshPlan) -> Explanation:
         steps=_steps(plan, program) if program else (),
         steps_are_for=about,
         sources=tuple(_source(plan, key) for key in plan.pins),
+        parts=tuple(explain(part) for part in parts),
+        unkept=plan.definition.wanted_parts if plan.stream_table.mode is not Mode.FULL else (),
     )
+
+
+def _next(plan: RefreshPlan, parts: Sequence[RefreshPlan]) -> Choice:
+    """A part that will move takes the table along; how far, only its refresh will tell."""
+    if plan.choice.action is Action.NO_DATA:
+        for part in parts:
+            if part.choice.action is not Action.NO_DATA:
+                return replace(part.choice, reason=f"{part.choice.reason} below an inner result")
+    return plan.choice
 
 
 def _source(plan: RefreshPlan, key: str) -> str:
     pin = plan.pins[key]
     window = next((item for item in plan.windows if item.key == key), None)
     moved = f", was {window.before}" if window and window.before != window.after else ""
-    return f"{key} at version {pin.version}{moved}"
+    return f"{_shown_name(key) if is_part(key) else key} at version {pin.version}{moved}"
+
+
+def _shown_name(part: str) -> str:
+    """A part as trees show it."""
+    return "#" + part.removeprefix(HIDDEN)
 
 
 def _steps(plan: RefreshPlan, program: Program) -> tuple[StepExplanation, ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from trickle.algebra.differentiate import Window
 from trickle.algebra.program import Program, build_program
@@ -15,11 +16,14 @@ from trickle.catalog.model import Action, Frontier, StreamTable
 from trickle.errors import Reinitialise
 from trickle.refresh.choose import Choice, choose
 from trickle.refresh.definition import Definition
+from trickle.refresh.parts import discreet
 from trickle.refresh.shape import describe_difference
 from trickle.refresh.window import SourceWindow, frontier_of, read_windows
 from trickle.store.delta_log import Snapshot
 from trickle.store.leaves import Versions
 from trickle.store.logs import DeltaLogs
+
+NO_NEW_VERSION = "no source has a new version"
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,10 @@ class RefreshPlan:
     stream_table: StreamTable
     definition: Definition
     pins: Mapping[str, Snapshot]
+    shown_frontier: Frontier
+    """The pins as users know them: in place of a hidden table stands what that one has read."""
+    as_of: datetime
+    """The pinned versions are those of this moment or later."""
     windows: tuple[SourceWindow, ...]
     choice: Choice
     program: Program | None
@@ -74,6 +82,8 @@ def plan_refresh(
     stream_table: StreamTable,
     definition: Definition,
     pins: Mapping[str, Snapshot],
+    shown_frontier: Frontier,
+    as_of: datetime,
     logs: DeltaLogs,
     programs: Programs,
     rows_of: Callable[[SourceWindow], int],
@@ -82,7 +92,7 @@ def plan_refresh(
     """The plan for bringing a stream table to the pinned versions; `full_reason` asks for FULL whatever changed."""
 
     def plan(choice: Choice, windows: tuple[SourceWindow, ...] = (), program: Program | None = None) -> RefreshPlan:
-        return RefreshPlan(stream_table, definition, pins, windows, choice, program)
+        return RefreshPlan(stream_table, definition, pins, shown_frontier, as_of, windows, discreet(choice), program)
 
     progress = stream_table.progress
     if progress is None:
@@ -99,7 +109,7 @@ def plan_refresh(
     if full_reason:
         return plan(Choice(Action.FULL, full_reason), windows)
     if all(window.before == window.after for window in windows):
-        return plan(Choice(Action.NO_DATA, "no source has a new version"), windows)
+        return plan(Choice(Action.NO_DATA, NO_NEW_VERSION), windows)
     choice = choose(stream_table.mode, definition, list(windows), rows_of)
     if choice.action is not Action.DIFFERENTIAL:
         return plan(choice, windows)

@@ -9,8 +9,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from trickle.algebra.opaque import Opaque
 from trickle.algebra.operator import Operator, walk
 from trickle.algebra.scan import Scan
+from trickle.names import is_part
 
 _VIEWS = "views"
 _COLUMNS = "columns"
@@ -19,8 +21,9 @@ _COLUMNS = "columns"
 def shape(contents: Operator, fields: Mapping[str, Mapping[str, str]], views: Mapping[str, str]) -> str:
     """The shape as text, to be stored and compared; of a source read opaquely all columns count."""
     used: dict[str, set[str]] = {}
+    whole = frozenset().union(*(node.sources for node in walk(contents) if isinstance(node, Opaque)))
     for node in walk(contents):
-        if isinstance(node, Scan):
+        if isinstance(node, Scan) and node.table not in whole:
             used.setdefault(node.table, set()).update(source for source, _ in node.reads)
     columns = {
         key: {name: text for name, text in every.items() if key not in used or name in used[key]}
@@ -32,14 +35,25 @@ def shape(contents: Operator, fields: Mapping[str, Mapping[str, str]], views: Ma
 def describe_difference(old: str, new: str) -> str:
     """What changed between two shapes, for people."""
     before, after = json.loads(old), json.loads(new)
+    if not before[_COLUMNS] and not before[_VIEWS]:
+        return "the query was changed"
     found = [
         f"view {name} was redefined"
         for name in sorted(set(before[_VIEWS]) | set(after[_VIEWS]))
         if before[_VIEWS].get(name) != after[_VIEWS].get(name)
     ]
-    for key in sorted(set(before[_COLUMNS]) | set(after[_COLUMNS])):
-        found += _columns(key, before[_COLUMNS].get(key), after[_COLUMNS].get(key))
+    old_sources, new_sources = before[_COLUMNS], after[_COLUMNS]
+    if any(is_part(key) for key in set(old_sources) ^ set(new_sources)):
+        # What is read in place of what says nothing about the query.
+        found.append("other inner results of the query are kept than before")
+        old_sources, new_sources = _common(old_sources, new_sources), _common(new_sources, old_sources)
+    for key in sorted(set(old_sources) | set(new_sources)):
+        found += _columns(key, old_sources.get(key), new_sources.get(key))
     return "; ".join(found) or "the query uses its sources differently"
+
+
+def _common(sources: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
+    return {key: columns for key, columns in sources.items() if key in others}
 
 
 def _columns(key: str, old: dict[str, str] | None, new: dict[str, str] | None) -> list[str]:

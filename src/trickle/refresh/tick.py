@@ -1,30 +1,38 @@
 """Tick: one version pinned per base source, then everything asked for brought to it, upstream first.
 
-Two paths from one source meet at the same version, because the version is chosen once.
+Two paths from one source meet at the same version, because the version is chosen once. The hidden tables that keep
+inner results of a query go with the first table that reads them.
 """
 
 from __future__ import annotations
 
 import time
 import uuid
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from threading import RLock
 
-from trickle.catalog.model import Action, Progress, RefreshRecord, Status, StreamTable
+from trickle.algebra.opaque import Opaque
+from trickle.algebra.operator import walk
+from trickle.catalog.model import Action, Frontier, Mode, Progress, RefreshRecord, Status, StreamTable
 from trickle.context import Context
 from trickle.errors import InternalError, TrickleError, UserError
 from trickle.failpoints import reach
 from trickle.graph import Graph
-from trickle.names import quote
+from trickle.names import is_part, quote
 from trickle.refresh.definition import Definition
 from trickle.refresh.execute import Executor
-from trickle.refresh.plan import RefreshPlan, plan_refresh
-from trickle.refresh.window import SourceWindow
+from trickle.refresh.parts import draft, part_name
+from trickle.refresh.plan import NO_NEW_VERSION, RefreshPlan, plan_refresh
+from trickle.refresh.window import SourceWindow, frontier_of
 from trickle.store.delta_log import CDF_PROPERTY, Snapshot
-from trickle.store.table import CommitInfo, StorageTable
+from trickle.store.table import CommitInfo, StorageTable, overtaken
 
 _FULL_ON_REQUEST = "asked for with FULL"
+_NO_DIFFERENCE = "the changes make no difference to the inner results of the query"
+_PARTS = "parts"
+"""The phase in which the parts of a table are refreshed."""
 
 
 @dataclass
@@ -40,11 +48,11 @@ class Refresher:
     def refresh(self, table: StreamTable, *, full: bool = False) -> RefreshRecord:
         """Brings one stream table, and those it reads, up to date. Raises what stopped it."""
         with self._lock:
-            graph = Graph.of(self.context.catalog.stream_tables())
+            graph = self._graph()
             wanted = graph.upstream(table)
-            tick = _Tick(self, graph, pins={})
+            tick = _Tick(self, graph)
             tick.pin([item for item in graph.order() if item.id in wanted or item.id == table.id])
-            for item in graph.order():
+            for item in graph.visible():
                 if item.id in wanted:
                     tick.run(item)
             return tick.run(table, _FULL_ON_REQUEST if full else None)
@@ -52,14 +60,14 @@ class Refresher:
     def refresh_all(self) -> list[RefreshRecord]:
         """One tick over every active stream table. What fails is reported, and only what reads it stays behind."""
         with self._lock:
-            graph = Graph.of(self.context.catalog.stream_tables())
-            active = [item for item in graph.order() if item.status is Status.ACTIVE]
-            tick = _Tick(self, graph, pins={})
+            graph = self._graph()
+            active = [item for item in graph.visible() if item.status is Status.ACTIVE]
+            tick = _Tick(self, graph)
             reports: list[RefreshRecord] = []
-            behind = {item.id for item in graph.order() if item.status is not Status.ACTIVE}
-            tick.pin(active)
+            behind = {item.id for item in graph.visible() if item.status is not Status.ACTIVE}
+            tick.pin([source for item in active for source in (*graph.parts_below(item), item)])
             for item in active:
-                missing = graph.reads[item.id] & behind
+                missing = graph.shown_reads(item) & behind
                 if missing:
                     behind.add(item.id)
                     reports.append(blocked(item, [graph.tables[table].name for table in missing]))
@@ -71,10 +79,20 @@ class Refresher:
                     reports.append(self.context.catalog.last_refresh(item.id) or failure(item, error, 0.0))
             return reports
 
-    def plan(self, table: StreamTable) -> RefreshPlan:
-        """What a refresh would do now, without doing it."""
-        graph = Graph.of(self.context.catalog.stream_tables())
-        return _Tick(self, graph, pins={}, only_looking=True).plan(table)
+    def plans(self, table: StreamTable) -> list[RefreshPlan]:
+        """What a refresh would do now, without doing it: for the parts of the table, upstream first, and for itself."""
+        graph = self._graph()
+        tick = _Tick(self, graph, only_looking=True)
+        return [tick.plan(item) for item in (*graph.parts_below(table), table)]
+
+    def sweep(self) -> None:
+        """Erases the parts that no stream table reads any more."""
+        with self._lock:
+            for part in self._graph().unread():
+                self.context.erase(part)
+
+    def _graph(self) -> Graph:
+        return Graph.of(self.context.catalog.stream_tables())
 
     @property
     def executor(self) -> Executor:
@@ -83,15 +101,30 @@ class Refresher:
         return self._executor
 
 
+@dataclass(frozen=True)
+class _Done:
+    """A refresh carried out and not yet recorded."""
+
+    plan: RefreshPlan
+    record: RefreshRecord
+    progress: Progress
+
+
 @dataclass
 class _Tick:
     """One tick: the pinned versions, by location."""
 
     refresher: Refresher
     graph: Graph
-    pins: dict[str, Snapshot]
     only_looking: bool = False
     """Change nothing, not even a source's change feed."""
+    as_of: datetime = field(default_factory=lambda: datetime.now(UTC))
+    """Before anything was pinned."""
+    pins: dict[str, Snapshot] = field(default_factory=dict)
+    brought: dict[str, RefreshRecord | TrickleError] = field(default_factory=dict)
+    """Location of a part → what became of its refresh in this tick."""
+    reached: dict[str, Progress] = field(default_factory=dict)
+    """Location of a stream table → how far this tick brought it."""
 
     @property
     def context(self) -> Context:
@@ -99,10 +132,9 @@ class _Tick:
 
     def pin(self, tables: list[StreamTable]) -> None:
         """Pins every base source of these tables at once, before anything is read."""
-        own = {table.location for table in self.graph.tables.values()}
         for table in tables:
             for location in table.sources.values():
-                if location not in own and location not in self.pins:
+                if not self.graph.at(location) and location not in self.pins:
                     snapshot = self._readable(location)
                     if snapshot:
                         self.pins[location] = snapshot
@@ -118,10 +150,7 @@ class _Tick:
             )
         started = time.perf_counter()
         try:
-            current = self._reconciled(table)
-            plan = self.plan(current, full_reason)
-            has_dependents = any(current.id in reads for reads in self.graph.reads.values())
-            outcome = self.refresher.executor.run(plan, has_dependents)
+            done = self._refreshed(table, full_reason)
         except TrickleError as error:
             self.context.catalog.record(failure(table, error, time.perf_counter() - started), None)
             raise
@@ -129,25 +158,160 @@ class _Tick:
             wrapped = InternalError("unexpected", f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
             self.context.catalog.record(failure(table, wrapped, time.perf_counter() - started), None)
             raise wrapped from error
-        record = replace(outcome.record, seconds=round(time.perf_counter() - started, 4))
-        self._record(plan, record, outcome.progress)
-        return record
+        self._record(done)
+        return done.record
 
-    def _record(self, plan: RefreshPlan, record: RefreshRecord, progress: Progress) -> None:
+    def _refreshed(self, table: StreamTable, full_reason: str | None) -> _Done:
+        """One table brought to the pins, its parts before it; what they cost is part of what it costs."""
+        begun, started = datetime.now(UTC), time.perf_counter()
+        current = self._reconciled(table)
+        inner = self._bring_parts(current, full_reason)
+        current, made = self._with_wanted_parts(current, full_reason)
+        inner += made
+        plan = self.plan(current, full_reason)
+        has_dependents = any(current.id in reads for reads in self.graph.reads.values())
+        outcome = self.refresher.executor.run(plan, has_dependents)
+        record = replace(
+            outcome.record,
+            reason=self._reason(current, outcome.record),
+            started_at=begun,
+            seconds=round(time.perf_counter() - started, 4),
+            jobs=outcome.record.jobs + sum(item.jobs for item in inner),
+        )
+        if inner:
+            spent = round(sum(item.seconds for item in inner), 4)
+            record = replace(record, phases={_PARTS: spent, **record.phases})
+        return _Done(plan, record, outcome.progress)
+
+    def _record(self, done: _Done) -> None:
+        table, record = done.plan.stream_table, done.record
         if record.action in (Action.INITIAL, Action.REINITIALIZE):
-            declared = redeclared(plan.stream_table, plan.definition)
-            if declared != plan.stream_table:
+            declared = redeclared(table, done.plan.definition)
+            if declared != table:
                 self.context.catalog.change(declared)
-                self.context.namespace.publish(declared)
-        self.context.catalog.record(record, progress)
+                if not table.hidden:
+                    self.context.namespace.publish(declared)
+            if any(is_part(key) and key not in declared.sources for key in table.sources):
+                self.refresher.sweep()
+            table = declared
+        if table.hidden:
+            self.context.catalog.advance(table.id, done.progress)
+        else:
+            self.context.catalog.record(record, done.progress)
         reach("after-catalog-commit")
+        self.reached[table.location] = done.progress
+        if table.hidden:
+            self.graph = self.graph.having(replace(table, progress=done.progress))
+
+    # Parts
+
+    def _bring_parts(self, table: StreamTable, full_reason: str | None) -> list[RefreshRecord]:
+        """Brings the parts a table reads to the pins; the records of those that nobody brought there before it."""
+        records = []
+        for part in self.graph.parts(table):
+            try:
+                records += self._bring(part, full_reason)
+            except TrickleError:
+                # What is wrong with the query is told in its own words, and one that has changed may not need the part.
+                if part.name in self.context.definition(table).sources:
+                    raise
+        return records
+
+    def _bring(self, part: StreamTable, full_reason: str | None) -> list[RefreshRecord]:
+        earlier = self.brought.get(part.location)
+        if isinstance(earlier, TrickleError):
+            raise earlier
+        if earlier:
+            return []
+        try:
+            done = self._refreshed(part, full_reason)
+        except TrickleError as error:
+            # A place in a text that we wrote means nothing to whoever wrote the query.
+            error.sql, error.position = "", None
+            self.brought[part.location] = error
+            raise
+        self._record(done)
+        self.brought[part.location] = done.record
+        return [done.record]
+
+    def _with_wanted_parts(
+        self, table: StreamTable, full_reason: str | None
+    ) -> tuple[StreamTable, list[RefreshRecord]]:
+        """The table with the parts it wants, made and loaded; only where it is loaded anew itself.
+
+        A part that cannot be had is done without: plain rules may well not compute what failed in it.
+        """
+        definition = self.context.definition(table)
+        loads = full_reason or table.progress is None or table.fingerprint != definition.fingerprint
+        if table.mode is Mode.FULL or not loads:
+            return table, []
+        records: list[RefreshRecord] = []
+        for text in definition.wanted_parts:
+            found = self.context.catalog.stream_table(part_name(text, table.database, table.settings))
+            is_new = found is None
+            try:
+                part = found or self._drafted(table, text)
+            except UserError:
+                continue
+            # The reader names it first: a part that nobody reads may be swept away at any moment.
+            reader = replace(table, sources={**table.sources, part.name: part.location})
+            self.context.catalog.change(reader)
+            try:
+                if is_new:
+                    self.context.catalog.add(part)
+                self.graph = self.graph.having(reader, part)
+                records += self._bring(part, None)
+                table = reader
+            except UserError:
+                self.context.catalog.change(table)
+                self.graph = self.graph.having(table)
+                if is_new:
+                    self.context.erase(part)
+        return table, records
+
+    def _drafted(self, reader: StreamTable, text: str) -> StreamTable:
+        """A new part. Raises UserError where it could not be kept."""
+        part = draft(self.context.root, text, reader)
+        definition = self.context.definition(part)
+        opaque = next((node for node in walk(definition.tree) if isinstance(node, Opaque)), None)
+        if opaque:
+            raise UserError("opaque-part", "an inner result cannot be kept", detail=opaque.reason)
+        return redeclared(part, definition)
+
+    def _reason(self, table: StreamTable, record: RefreshRecord) -> str:
+        """Nothing new in a part does not mean that nothing happened below it."""
+        if record.action is not Action.NO_DATA or record.reason != NO_NEW_VERSION:
+            return record.reason
+        below = [self.brought.get(part.location) for part in self.graph.parts(table)]
+        for item in below:
+            if isinstance(item, RefreshRecord) and item.reason != NO_NEW_VERSION:
+                return item.reason if item.action is Action.NO_DATA else _NO_DIFFERENCE
+        return record.reason
+
+    # Plans
 
     def plan(self, table: StreamTable, full_reason: str | None = None) -> RefreshPlan:
         definition = self.context.definition(table)
         pins = {key: self._pinned(key, location) for key, location in definition.sources.items()}
         return plan_refresh(
-            table, definition, pins, self.context.logs, self.context.programs, self._rows_of, full_reason
+            table,
+            definition,
+            pins,
+            self._shown(definition, pins),
+            self.as_of,
+            self.context.logs,
+            self.context.programs,
+            self._rows_of,
+            full_reason,
         )
+
+    def _shown(self, definition: Definition, pins: Mapping[str, Snapshot]) -> Frontier:
+        """The pins in terms of what users know. Raises RetryableError where a part has read another version."""
+        versions = list(self.graph.shown_frontier(definition.sources, frontier_of(pins)))
+        shown = dict(versions)
+        if not self.only_looking and len(shown) < len(set(versions)):
+            raise overtaken("it is ahead of, or behind, the other tables of this refresh")
+        return shown
 
     def _pinned(self, key: str, location: str) -> Snapshot:
         if location in self.pins:
@@ -160,9 +324,23 @@ class _Tick:
                 detail=f"there is no Delta table at {location} any more.",
                 hint="create it again and refresh, or drop the stream table.",
             )
-        if not any(location == table.location for table in self.graph.tables.values()):
+        if self._is_settled(snapshot):
             self.pins[location] = snapshot
         return snapshot
+
+    def _is_settled(self, snapshot: Snapshot) -> bool:
+        """Whether a source will not move in this tick any more: everybody who reads it must see one version.
+
+        Raises RetryableError where another process has moved a stream table on since this tick refreshed it.
+        """
+        reached = self.reached.get(snapshot.location)
+        if reached is None:
+            return not self.graph.at(snapshot.location)
+        if snapshot.version != reached.storage_version:
+            last = StorageTable(self.context.session, self.context.logs, snapshot.location).last_commit()
+            if last is None or last.info.sequence != reached.sequence:
+                raise overtaken("it has moved on since")
+        return True
 
     def _readable(self, location: str) -> Snapshot | None:
         """The source now, its change feed switched on if it was off."""
@@ -191,8 +369,12 @@ class _Tick:
         if table.progress and last.info.sequence <= table.progress.sequence:
             return table
         info = last.info
-        progress = Progress(info.frontier, info.sequence, last.version, info.data_timestamp)
-        self.context.catalog.record(recovered(table, info), progress)
+        shown = info.shown_frontier or info.frontier
+        progress = Progress(info.frontier, info.sequence, last.version, info.data_timestamp, shown)
+        if table.hidden:
+            self.context.catalog.advance(table.id, progress)
+        else:
+            self.context.catalog.record(recovered(table, info), progress)
         return self.context.catalog.stream_table_by_id(table.id) or table
 
 
@@ -220,7 +402,7 @@ def recovered(table: StreamTable, info: CommitInfo) -> RefreshRecord:
         rows_inserted=info.rows_inserted,
         rows_updated=info.rows_updated,
         rows_deleted=info.rows_deleted,
-        frontier=info.frontier,
+        frontier=info.shown_frontier or info.frontier,
         sequence=info.sequence,
     )
 

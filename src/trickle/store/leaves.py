@@ -26,7 +26,21 @@ class CurrentLeaves:
 
     def source(self, table: str, reading: str) -> exp.Expr:
         del reading
-        return _delta_table(self.locations[table])
+        return delta_table(self.locations[table])
+
+    def step(self, name: str) -> exp.Expr:
+        raise InternalError("no-step", f"step {name} was asked for outside a program")
+
+
+@dataclass(frozen=True)
+class NamedLeaves:
+    """Sources by name: for a text that is kept, and read again in another session."""
+
+    names: Mapping[str, exp.Table]
+
+    def source(self, table: str, reading: str) -> exp.Expr:
+        del reading
+        return self.names[table].copy()
 
     def step(self, name: str) -> exp.Expr:
         raise InternalError("no-step", f"step {name} was asked for outside a program")
@@ -47,25 +61,32 @@ class PinnedLeaves:
 
     sources: Mapping[str, Versions]
     views: Mapping[str, str]
-    """Source (after) or step → temporary view that already holds it."""
+    """Source (after), its `earlier` name (before) or step → temporary view that already holds it."""
 
     def source(self, table: str, reading: str) -> exp.Expr:
         versions = self.sources[table]
         if reading == Reading.DELTA:
             return _changes(versions)
-        if reading == Reading.AFTER and table in self.views:
-            return _view(self.views[table])
-        return _delta_table(versions.location, versions.after if reading == Reading.AFTER else versions.before)
+        held = table if reading == Reading.AFTER else earlier(table)
+        if held in self.views:
+            return _view(self.views[held])
+        return delta_table(versions.location, versions.after if reading == Reading.AFTER else versions.before)
 
     def step(self, name: str) -> exp.Expr:
         return _view(self.views[name])
+
+
+def earlier(table: str) -> str:
+    """The name under which the rows of a source before the window are held."""
+    return f"{table} before"
 
 
 def _view(name: str) -> exp.Table:
     return exp.Table(this=exp.to_identifier(name, quoted=True))
 
 
-def _delta_table(location: str, version: int | None = None) -> exp.Table:
+def delta_table(location: str, version: int | None = None) -> exp.Table:
+    """A Delta table by its place, now or at a version."""
     table = exp.Table(this=exp.to_identifier(location, quoted=True), db=exp.to_identifier("delta", quoted=False))
     if version is not None:
         table.set("version", exp.Version(this="VERSION", kind="AS OF", expression=exp.Literal.number(version)))

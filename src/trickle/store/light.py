@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
@@ -63,6 +64,14 @@ def read(snapshot: Snapshot, columns: list[str]) -> pa.Table:
     # Rows of no columns still count; Arrow cannot hold them, so they carry the first one.
     wanted = columns or [next(iter(snapshot.fields))]
     return table.to_pyarrow_dataset(parquet_read_options=options).to_table(columns=wanted)
+
+
+def read_earlier(snapshot: Snapshot, version: int, columns: list[str]) -> pa.Table | None:
+    """The rows of a light table at an earlier version; None where files or log of it are gone."""
+    try:
+        return read(replace(snapshot, version=version), columns)
+    except (OSError, DeltaError):
+        return None
 
 
 class Overtaken(Exception):

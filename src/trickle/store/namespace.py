@@ -49,8 +49,10 @@ class Namespace:
 
     def _known(self) -> Iterator[KnownName]:
         yield from self.catalog.names()
-        for stream_table in self.catalog.stream_tables():
-            yield public_view(stream_table)
+        yield from self._public_views()
+
+    def _public_views(self) -> Iterator[KnownName]:
+        return (public_view(item) for item in self.catalog.stream_tables() if not item.hidden)
 
     def _register(self, key: tuple[str, str], name: KnownName, known: dict[tuple[str, str], KnownName]) -> None:
         if self._registered.get(key) == name:
@@ -83,9 +85,7 @@ class Namespace:
         """After a statement that may have made, renamed or dropped something: brings the catalog up to date."""
         if not self.forgets or _first_word(sql) in _READING:
             return
-        streams = {
-            (item.database.lower(), item.name.lower()) for item in map(public_view, self.catalog.stream_tables())
-        }
+        streams = {(item.database.lower(), item.name.lower()) for item in self._public_views()}
         present = {key: name for key, name in self._present() if key not in streams}
         for key, name in present.items():
             if self._registered.get(key) != name and key not in self._linked:

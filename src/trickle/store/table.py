@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -42,10 +42,13 @@ class CommitInfo:
     action: Action
     reason: str
     frontier: Frontier
+    """The versions that were read: the next refresh goes on from them."""
     data_timestamp: datetime
     rows_inserted: int = 0
     rows_updated: int = 0
     rows_deleted: int = 0
+    shown_frontier: Frontier = field(default_factory=dict)
+    """Without hidden tables: the contents are the query's result at these versions. Early commits have none."""
 
     @property
     def application(self) -> str:
@@ -54,7 +57,8 @@ class CommitInfo:
 
     def to_json(self) -> str:
         fields = asdict(self) | {
-            "frontier": {key: [at.table_id, at.version] for key, at in self.frontier.items()},
+            "frontier": _frontier_to_json(self.frontier),
+            "shown_frontier": _frontier_to_json(self.shown_frontier),
             "data_timestamp": self.data_timestamp.isoformat(),
         }
         return json.dumps({"trickle": fields}, sort_keys=True)
@@ -66,10 +70,15 @@ class CommitInfo:
             fields: dict[str, Any] = json.loads(text or "")["trickle"]
         except (ValueError, KeyError, TypeError):
             return None
-        fields["frontier"] = {key: SourceVersion(*at) for key, at in fields["frontier"].items()}
+        for name in ("frontier", "shown_frontier"):
+            fields[name] = {key: SourceVersion(*at) for key, at in fields.get(name, {}).items()}
         fields["data_timestamp"] = datetime.fromisoformat(fields["data_timestamp"])
         fields["action"] = Action(fields["action"])
         return CommitInfo(**fields)
+
+
+def _frontier_to_json(frontier: Frontier) -> dict[str, list[str | int]]:
+    return {key: [at.table_id, at.version] for key, at in frontier.items()}
 
 
 @dataclass(frozen=True)
@@ -111,7 +120,7 @@ class StorageTable:
         """Raises RetryableError where the commit of this sequence is there already: the stored rows are not ours."""
         last = self.last_commit()
         if last and last.info.sequence >= sequence:
-            raise _overtaken("it has committed already")
+            raise overtaken("it has committed already")
 
     def overwrite(self, frame: DataFrame, commit: CommitInfo) -> StoredCommit:
         """All rows replaced, the columns too where they differ; creates the table where there is none."""
@@ -218,7 +227,7 @@ class StorageTable:
         try:
             yield
         except DeltaConcurrentModificationException as error:
-            raise _overtaken(str(error).split("\n", maxsplit=1)[0]) from error
+            raise overtaken(str(error).split("\n", maxsplit=1)[0]) from error
         finally:
             for key in settings:
                 self._session.conf.unset(key)
@@ -227,7 +236,7 @@ class StorageTable:
         """Delta skips a transaction version it has seen, without a word: look whose commit is there."""
         last = self.last_commit()
         if last is None or last.info.refresh_id != commit.refresh_id:
-            raise _overtaken("its transaction version was taken")
+            raise overtaken("its transaction version was taken")
         return last
 
 
@@ -236,10 +245,11 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except light.Overtaken as error:
-        raise _overtaken(str(error)) from error
+        raise overtaken(str(error)) from error
 
 
-def _overtaken(detail: str) -> RetryableError:
+def overtaken(detail: str) -> RetryableError:
+    """Another writer was faster."""
     return RetryableError(
         "concurrent-refresh",
         "another process refreshed this stream table at the same moment",
