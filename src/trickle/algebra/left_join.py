@@ -13,8 +13,19 @@ from enum import StrEnum
 
 from sqlglot import exp
 
+from trickle.algebra.aggregate import distinct
 from trickle.algebra.differentiate import Window, differentiate
-from trickle.algebra.expressions import Expression, Output, conjuncts, passing, references
+from trickle.algebra.expressions import (
+    Expression,
+    Output,
+    all_of,
+    bound,
+    column,
+    conjuncts,
+    is_not_null,
+    passing,
+    references,
+)
 from trickle.algebra.inner_join import InnerJoin
 from trickle.algebra.lower import Leaves, derived, lower, select
 from trickle.algebra.operator import Operator, require, require_distinct, require_known
@@ -25,7 +36,9 @@ from trickle.algebra.scan import before
 from trickle.algebra.semi_join import restrict_here
 from trickle.algebra.ties import keys_from
 from trickle.algebra.union_all import UnionAll, union
-from trickle.names import WEIGHT
+from trickle.names import HIDDEN, WEIGHT, hidden
+
+_PRESENT = HIDDEN + "present"
 
 
 class Kind(StrEnum):
@@ -69,13 +82,50 @@ class LeftJoin(Operator):
 
 @lower.register
 def _(join: LeftJoin, leaves: Leaves) -> exp.Query:
-    left, right = derived(join.left, leaves, "l"), derived(join.right, leaves, "r")
-    condition = join.condition.copy()
     if join.kind is Kind.MARK:
-        matches = exp.select("1").from_(right, copy=False).where(condition, copy=False)
-        return select((*passing(join.left.columns), Output(join.mark, exp.Exists(this=matches))), left)
+        return lower(_mark_by_keys(join) or _mark_by_halves(join), leaves)
+    left, right = derived(join.left, leaves, "l"), derived(join.right, leaves, "r")
     words = "left" if join.kind is Kind.OUTER else f"left {join.kind}"
-    return select(passing(join.columns), left).join(right, on=condition, join_type=words, copy=False)
+    return select(passing(join.columns), left).join(right, on=join.condition.copy(), join_type=words, copy=False)
+
+
+def _mark_by_keys(join: LeftJoin) -> Operator | None:
+    """A mark by equalities alone: an outer join with the different keys of the right."""
+    keys: list[Output] = []
+    conditions: list[Expression] = []
+    for part in conjuncts(join.condition):
+        mine, theirs = _sides(part, join)
+        if mine is None or theirs is None:
+            return None
+        keys.append(Output(hidden("key", len(keys) + 1), theirs))
+        conditions.append(type(part.unnest())(this=bound(mine), expression=column(keys[-1].name)))
+    present = Output(_PRESENT, exp.true())
+    different = distinct(Project(join.right, (*keys, present)))
+    found = LeftJoin(join.left, different, all_of(conditions) or exp.true(), Kind.OUTER)
+    mark = Output(join.mark, is_not_null(column(_PRESENT)))
+    return Project(found, (*passing(join.left.columns), mark))
+
+
+def _sides(part: Expression, join: LeftJoin) -> tuple[Expression, Expression] | tuple[None, None]:
+    bare = part.unnest()
+    if isinstance(bare, exp.EQ | exp.NullSafeEQ):
+        for mine, theirs in ((bare.left, bare.right), (bare.right, bare.left)):
+            used = references(theirs)
+            if references(mine) <= set(join.left.columns) and used and used <= set(join.right.columns):
+                return mine, theirs
+    return None, None
+
+
+def _mark_by_halves(join: LeftJoin) -> Operator:
+    """Any mark: the rows with a match, and those without.
+
+    An existence test in the select list would be shorter, but over a UNION ALL Spark 4.1 fails to optimise it.
+    """
+    halves = (
+        Project(replace(join, kind=kind, mark=""), (*passing(join.left.columns), Output(join.mark, value)))
+        for kind, value in ((Kind.SEMI, exp.true()), (Kind.ANTI, exp.false()))
+    )
+    return UnionAll(tuple(halves))
 
 
 @differentiate.register

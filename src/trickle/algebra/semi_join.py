@@ -39,9 +39,8 @@ def _(join: SemiJoin, leaves: Leaves) -> exp.Query:
         equals(this=exp.column(wanted, "t", quoted=True), expression=exp.column(key, "k", quoted=True))
         for wanted, key in join.pairs
     )
-    wanted_keys = exp.select("1").from_(derived(join.keys, leaves, "k"), copy=False).where(matches, copy=False)
     query = select(passing(join.columns), derived(join.input, leaves))
-    return query.where(exp.Exists(this=wanted_keys), copy=False)
+    return query.join(derived(join.keys, leaves, "k"), on=matches, join_type="left semi", copy=False)
 
 
 @restrict.register(Operator)

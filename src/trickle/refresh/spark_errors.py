@@ -46,13 +46,14 @@ def no_raw_java() -> Iterator[None]:
 
 
 def _telling(thrown: Any) -> Any:
-    """The innermost exception of a chain that has an error condition of Spark's, the outermost where none has."""
-    found, cause = thrown, thrown.getCause()
-    while cause is not None:
+    """The innermost exception of a chain that has an error condition of Spark's, the very innermost where none has."""
+    found, cause = None, thrown
+    while True:
         if _CONDITION.match(cause.getMessage() or ""):
             found = cause
+        if cause.getCause() is None:
+            return found or cause
         cause = cause.getCause()
-    return found
 
 
 def translate(error: PySparkException, sql: str) -> UserError:

@@ -1,0 +1,1 @@
+"""Workloads to test and measure with."""
