@@ -313,7 +313,7 @@ SECTIONS: dict[str, tuple[Construct, ...]] = {
             (
                 "SELECT q1.a, (SELECT COUNT(*) + 1 FROM t AS q2 WHERE q2.a = q1.a) AS n FROM r AS q1",
                 "SELECT q1.a FROM r AS q1 WHERE q1.b > (SELECT AVG(c) FROM t AS q2 WHERE q2.a = q1.a)",
-                "SELECT s, SUM(b) AS n, (SELECT MAX(c) FROM t AS q2 WHERE q2.s = q1.s) AS m FROM r AS q1 GROUP BY s",
+                "SELECT s, SUM(b) AS n, (SELECT MAX(c) FROM t AS q2 WHERE q2.s = q1.s) AS m FROM r AS q1 GROUP BY 1, 3",
                 (
                     "SELECT s, COUNT(*) AS n FROM r AS q1 GROUP BY s "
                     "HAVING COUNT(*) > (SELECT COUNT(*) FROM t AS q2 WHERE q2.s = q1.s)"

@@ -152,7 +152,11 @@ def test_spark_confirms_the_tree(construct: Construct, confirming: Trickle) -> N
     for query in construct.examples:
         wanted = confirming.spark.sql(query)
         definition = context.compile(
-            "confirmed", query, database="default", settings=context.settings(), allow_nondeterministic=False
+            "confirmed",
+            query,
+            database=context.current_database(),
+            settings=context.settings(),
+            allow_nondeterministic=False,
         )
         assert_modelled(construct, definition.tree)
         ours = context.session.sql(lower(definition.tree, CurrentLeaves(definition.seen)).sql(dialect="spark"))
