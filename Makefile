@@ -1,11 +1,11 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format types fuzz lock clean
+.PHONY: help setup demo test lint format types fuzz sparkfuzz tpch lock clean
 
 BIN := .venv/bin
 READY := .venv/.ready
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## make .venv from the lock and fetch Spark's packages; needs nothing but Python 3.11 or newer
 	@:
@@ -30,6 +30,16 @@ format: setup ## rewrite the code in the common format
 
 fuzz: setup ## run the laws on many more random queries, for minutes
 	@$(BIN)/pytest -m long tests/laws
+
+sparkfuzz: setup ## keep stream tables of random queries on Spark, 3,000 refreshes
+	@$(BIN)/pytest -m long tests/fuzz -s
+
+SF ?= 0.01
+CYCLES ?= 5
+QUERIES ?=
+tpch: setup ## run the TPC-H-derived suite; SF=1 sets the scale factor, CYCLES=5 the cycles, QUERIES="q03 q18" only some
+	@TPCH_SF=$(SF) TPCH_CYCLES=$(CYCLES) TPCH_QUERIES="$(QUERIES)" TPCH_DATA=artifacts/tpch \
+		$(BIN)/pytest tests/tpch --log-cli-level=INFO --log-disable=py4j.clientserver
 
 lock: ## choose the newest allowed versions and write requirements.lock
 	@scripts/lock.sh
