@@ -16,11 +16,13 @@ from types import TracebackType
 from typing import Any, Self
 
 import duckdb
+import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
+from laws.translate import readable, translated
 from trickle.algebra.differentiate import Window
-from trickle.algebra.lower import lower
+from trickle.algebra.lower import Leaves, lower
 from trickle.algebra.normalise import normalise
 from trickle.algebra.operator import Operator
 from trickle.algebra.program import Program, build_program
@@ -50,32 +52,41 @@ class Duck:
         # Planning is most of the work on a handful of rows, and the optimizer is most of planning.
         self._connection = duckdb.connect(config={"threads": 1})
         self.run("PRAGMA disable_optimizer")
+        self.run("CREATE MACRO raise_error(message) AS error(message)")
         self._busy_since: float | None = None
         self._texts: dict[Operator | str, str] = {}
         self._prepared: dict[str, str] = {}
         self._closed = threading.Event()
         threading.Thread(target=self._watch, daemon=True).start()
         for table, columns in schema.items():
-            shape = ", ".join(f"{_quoted(name)} {kind}" for name, kind in columns.items())
-            for reading in ("before", "after"):
-                self.run(f"CREATE TABLE {_quoted(f'{table}_{reading}')} ({shape})")
-            self.run(f"CREATE TABLE {_quoted(f'{table}_delta')} ({shape}, {_quoted(WEIGHT)} BIGINT)")
+            self.create_source(table, columns)
+
+    def create_source(self, table: str, columns: Mapping[str, str]) -> None:
+        """Makes what the leaves read: the three readings of a source."""
+        shape = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns.items())
+        for reading in ("before", "after"):
+            self.run(f"CREATE TABLE {quoted(f'{table}_{reading}')} ({shape})")
+        self.run(f"CREATE TABLE {quoted(f'{table}_delta')} ({shape}, {quoted(WEIGHT)} BIGINT)")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._closed.set()
         self._connection.close()
 
     def _watch(self) -> None:
+        # Time of this process: a busy machine makes no statement long.
         while not self._closed.wait(min(1.0, self._seconds / 2)):
             started = self._busy_since
-            if started is not None and time.monotonic() - started > self._seconds:
+            if started is not None and time.process_time() - started > self._seconds:
                 self._connection.interrupt()
 
     def run(self, sql: str) -> list[Row]:
-        self._busy_since = time.monotonic()
+        self._busy_since = time.process_time()
         try:
             return self._connection.execute(sql).fetchall()
         finally:
@@ -85,9 +96,19 @@ class Duck:
         """Runs a statement that will be met again: it is planned once."""
         if sql not in self._prepared:
             name = f"p{len(self._prepared)}"
-            self.run(f"PREPARE {name} AS {sql}")
+            self.run(f"PREPARE {name} AS {self.with_readings(sql)}")
             self._prepared[sql] = name
         return self.run(f"EXECUTE {self._prepared[sql]}")
+
+    def with_readings(self, sql: str) -> str:
+        """The statement with the sources at hand as they are best read many times."""
+        return sql
+
+    def insert(self, table: str, rows: pa.Table) -> None:
+        """Adds many rows at once."""
+        self._connection.register("incoming", rows)
+        self.run(f"INSERT INTO {table} SELECT * FROM incoming")
+        self._connection.unregister("incoming")
 
     def forget(self) -> None:
         """Drops the plans of statements that will not be met again."""
@@ -108,7 +129,7 @@ class Duck:
 
     def sql(self, node: Operator) -> str:
         if node not in self._texts:
-            self._texts[node] = lower(node, self).sql(dialect="duckdb", copy=False)
+            self._texts[node] = lowered(node, self)
         return self._texts[node]
 
     def evaluate(self, node: Operator) -> Counter[Row]:
@@ -164,12 +185,7 @@ class Duck:
         return self._texts[query]
 
     def _translated(self, query: str) -> str:
-        text = sqlglot.parse_one(query, dialect="spark")
-        for table in text.find_all(exp.Table):
-            if table.name in self.schema and not table.db:
-                alias = table.alias or table.name
-                table.replace(exp.alias_(self.source(table.name, "after"), alias, table=True, quoted=True))
-        return text.sql(dialect="duckdb", copy=False)
+        return translated(query, lambda name: self.source(name, "after") if name in self.schema else None)
 
     def load(self, storage: Storage, name: str = "stored") -> Maintained:
         """The initial load: all contents at once."""
@@ -232,13 +248,13 @@ class Maintained:
     # Programs
 
     def _sql(self, node: Operator) -> str:
-        return lower(node, self).sql(dialect="duckdb", copy=False)
+        return lowered(node, self)
 
     def _text(self, program: Program) -> str:
         """The whole program as one statement: every step but the last is computed once and kept."""
         *earlier, last = ((step.name, self._sql(step.operator)) for step in program.steps)
-        kept = ", ".join(f"{_quoted(name)} AS MATERIALIZED ({sql})" for name, sql in earlier)
-        names = ", ".join(map(_quoted, (*self.storage.columns, WEIGHT)))
+        kept = ", ".join(f"{quoted(name)} AS MATERIALIZED ({sql})" for name, sql in earlier)
+        names = ", ".join(map(quoted, (*self.storage.columns, WEIGHT)))
         return f"{f'WITH {kept} ' if kept else ''}SELECT {names} FROM ({last[1]})"
 
     def _apply(self, change: list[Row]) -> None:
@@ -266,14 +282,20 @@ class Maintained:
 
     def _write_back(self) -> None:
         if self._read_back:
-            insert = f'; INSERT INTO "{self._name}" VALUES {_values(list(self.stored.elements()))}' if self.stored else ""
+            insert = (
+                f'; INSERT INTO "{self._name}" VALUES {_values(list(self.stored.elements()))}' if self.stored else ""
+            )
             self._duck.run(f'BEGIN; DELETE FROM "{self._name}"{insert}; COMMIT')
+
+
+def lowered(node: Operator, leaves: Leaves) -> str:
+    return readable(lower(node, leaves)).sql(dialect="duckdb", copy=False)
 
 
 _SPARK_TYPES = {"INTEGER": "int", "HUGEINT": "decimal(38,0)", "VARCHAR": "string"}
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 

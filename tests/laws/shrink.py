@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 
 import sqlglot
 from sqlglot import exp
@@ -12,33 +13,32 @@ from sqlglot.errors import ParseError
 
 from laws.check import Failure, Invalid, check
 from laws.data import SCHEMA, Row, Tables, applied
-from laws.duck import Duck
+from laws.determinism import is_deterministic
 from laws.generate import Case
+from laws.history import History
 
-_SECONDS = 20.0
 
-
-def shrink(duck: Duck, case: Case) -> tuple[Case, Failure]:
-    """The smallest failing case that greedy dropping finds within a few seconds, and its failure."""
-    failure = _failure(duck, case)
+def shrink(history: History, case: Case, seconds: float = 60.0) -> tuple[Case, Failure]:
+    """The smallest failing case that greedy dropping finds in some time, and its failure."""
+    failure = _failure(history, case)
     assert failure is not None, "only a failing case can be shrunk"
-    deadline = time.monotonic() + _SECONDS
+    deadline = time.monotonic() + seconds
     smaller = True
     while smaller:
         smaller = False
         for candidate in _candidates(case, failure):
             if time.monotonic() > deadline:
                 return case, failure
-            found = _failure(duck, candidate)
+            found = _failure(history, candidate)
             if found and found.kind == failure.kind:
                 case, failure, smaller = candidate, found, True
                 break
     return case, failure
 
 
-def _failure(duck: Duck, case: Case) -> Failure | None:
+def _failure(history: History, case: Case) -> Failure | None:
     try:
-        return check(duck, case)
+        return check(history, case)
     except Invalid:
         return None
 
@@ -52,12 +52,16 @@ def _candidates(case: Case, failure: Failure) -> Iterator[Case]:
 
 def _fewer_cycles(case: Case, failure: Failure) -> Iterator[Case]:
     """Nothing after the failure; then the cycles before it taken into the initial tables."""
+    if case.leap:
+        yield replace(case, leap=False)
+    if case.partition:
+        yield replace(case, partition="")
     if len(case.changes) > failure.cycle:
         yield replace(case, changes=case.changes[: failure.cycle])
     tables: Tables = case.tables
     for cycle, change in enumerate(case.changes[:-1], start=1):
         tables = {table: applied(rows, change.get(table, [])) for table, rows in tables.items()}
-        yield Case(case.query, dict(tables), case.changes[cycle:])
+        yield replace(case, tables=dict(tables), changes=case.changes[cycle:])
 
 
 def _fewer_changes(case: Case) -> Iterator[Case]:
@@ -98,33 +102,60 @@ def _simpler_queries(case: Case) -> Iterator[Case]:
     """The query without one of its parts; most of these make no sense, and DuckDB will say so."""
     count = sum(1 for _ in sqlglot.parse_one(case.query, dialect="spark").walk())
     for place in range(count):
-        for simplify in (_without_clause, _without_item, _only_this, _only_that, _literal_instead):
+        for simplify in _SIMPLIFICATIONS:
             tree = sqlglot.parse_one(case.query, dialect="spark")
-            node = list(tree.walk())[place]
+            node = next(islice(tree.walk(), place, None))
             simpler = simplify(tree, node)
             if simpler is not None:
                 text = simpler.sql(dialect="spark")
-                if len(text) < len(case.query) and _parses(text):
+                if len(text) < len(case.query) and _can_be_checked(text):
                     yield replace(case, query=text)
 
 
-def _parses(text: str) -> bool:
+def _can_be_checked(text: str) -> bool:
     try:
-        return isinstance(sqlglot.parse_one(text, dialect="spark"), exp.Query)
+        tree = sqlglot.parse_one(text, dialect="spark")
     except ParseError:
         return False
+    named = isinstance(tree, exp.Query) and all(item.alias_or_name for item in tree.selects)
+    return named and is_deterministic(tree)
+
+
+def _only_the_inside(tree: exp.Expr, node: exp.Expr) -> exp.Expr | None:
+    """A query inside the query as the whole query, with the definitions it may use."""
+    if node is tree or not isinstance(node, exp.Select | exp.SetOperation):
+        return None
+    inside = node.copy()
+    if tree.args.get("with_") and not inside.args.get("with_"):
+        inside.set("with_", tree.args["with_"].copy())
+    return inside
 
 
 def _without_clause(tree: exp.Expr, node: exp.Expr) -> exp.Expr | None:
-    if isinstance(node, exp.Where | exp.Having | exp.Distinct | exp.With | exp.Join):
+    if isinstance(node, _CLAUSES):
         node.pop()
+        return tree
+    return None
+
+
+_CLAUSES = (
+    exp.Where, exp.Having, exp.Distinct, exp.With, exp.Join, exp.Lateral, exp.Filter, exp.Limit, exp.Offset,
+    exp.Order, exp.WindowSpec, exp.IgnoreNulls,
+)  # fmt: skip
+
+
+def _without_tail(tree: exp.Expr, node: exp.Expr) -> exp.Expr | None:
+    """No order, and nothing that needs one."""
+    if isinstance(node, exp.Query) and node.args.get("order"):
+        for clause in ("order", "limit", "offset"):
+            node.set(clause, None)
         return tree
     return None
 
 
 def _without_item(tree: exp.Expr, node: exp.Expr) -> exp.Expr | None:
     parent = node.parent
-    if parent is not None and node.arg_key == "expressions" and len(parent.expressions) > 1:
+    if parent is not None and isinstance(node.index, int) and len(parent.args[node.arg_key]) > 1:
         node.pop()
         return tree
     return None
@@ -144,6 +175,10 @@ def _literal_instead(tree: exp.Expr, node: exp.Expr) -> exp.Expr | None:
     return None
 
 
+def _true_instead(tree: exp.Expr, node: exp.Expr) -> exp.Expr | None:
+    return _instead(tree, node, exp.true()) if isinstance(node, exp.Predicate | exp.Not | exp.Connector) else None
+
+
 def _instead(tree: exp.Expr, node: exp.Expr, other: object) -> exp.Expr | None:
     if not isinstance(other, exp.Expr) or isinstance(node, exp.Identifier | exp.Table | exp.Column):
         return None
@@ -153,6 +188,18 @@ def _instead(tree: exp.Expr, node: exp.Expr, other: object) -> exp.Expr | None:
     return tree
 
 
+_SIMPLIFICATIONS = (
+    _only_the_inside,
+    _without_tail,
+    _without_clause,
+    _without_item,
+    _only_this,
+    _only_that,
+    _true_instead,
+    _literal_instead,
+)
+
+
 def reproduction(case: Case, failure: Failure) -> str:
     """The case as a test to paste, with what went wrong."""
     used = [table for table in case.tables if case.tables[table] or any(table in change for change in case.changes)]
@@ -160,7 +207,7 @@ def reproduction(case: Case, failure: Failure) -> str:
         "from datetime import date",
         "from decimal import Decimal",
         "",
-        "check(Duck(SCHEMA), Case(",
+        "check(History(SCHEMA), Case(",
         f"    query={case.query!r},",
         "    tables={",
         *(f"        {table!r}: {case.tables[table]!r},  # {', '.join(SCHEMA[table])}" for table in used),
@@ -168,6 +215,8 @@ def reproduction(case: Case, failure: Failure) -> str:
         "    changes=[",
         *(f"        {change!r}," for change in case.changes),
         "    ],",
+        *([f"    leap={case.leap!r},"] if case.leap else []),
+        *([f"    partition={case.partition!r},"] if case.partition else []),
         "))",
         "",
         f"# refresh {failure.cycle} ({failure.technique}): {failure.reason}",

@@ -101,8 +101,9 @@ class Select:
             if self.node.args["distinct"].args.get("on"):
                 raise NotModelled("DISTINCT ON has no rule yet")
             tree = distinct(Project(self.tree, outputs))
-            by_expression = {output.expression: column(output.name) for output in outputs}
-            order = [replaced(item, lambda part: by_expression.get(part, part)) for item in order]
+            # As written, before subqueries became columns: an order can only name items of the list.
+            shown = {item: column(output.name) for (_, item), output in zip(self.items, outputs, strict=True)}
+            order = [replaced(item, lambda part: shown.get(part, part)) for item in order]
             return tree if limit is None and not offset else TopK(tree, tuple(order), limit, offset)
         if limit is None and not offset:
             return Project(self.tree, outputs)
