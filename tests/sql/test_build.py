@@ -13,8 +13,8 @@ from trickle.algebra.operator import Operator, walk
 from trickle.algebra.render import render
 from trickle.algebra.scan import Scan
 from trickle.sql.build import build
-from trickle.sql.source import SourceTable, SourceView
 from trickle.sql.scope import NotModelled
+from trickle.sql.source import SourceTable, SourceView
 
 SCHEMA = {
     "orders": {"id": "INTEGER", "customer": "INTEGER", "amount": "INTEGER"},

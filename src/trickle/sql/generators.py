@@ -34,15 +34,21 @@ class Generators:
             if not any(is_generator(part) for part in outside_queries(item)):
                 result.append((name, item))
                 continue
-            if not is_generator(item):
+            generator = item.this if isinstance(item, exp.Aliases) else item
+            if not is_generator(generator):
                 raise NotModelled("a generator inside another expression has no rule yet")
-            names = self.names(tree, item)
-            given = name.split("\x1f") if len(names) > 1 or "\x1f" in name else [name]
-            shown = given if len(given) == len(names) and name != function_name(item) else names
+            shown = self._shown(tree, name, item, generator)
             uniques = tuple(self.builder.fresh(one) for one in shown)
-            tree = self.generate(tree, item, uniques)
+            tree = self.generate(tree, generator, uniques)
             result += [(one, column(unique)) for one, unique in zip(shown, uniques, strict=True)]
         return tree, result
+
+    def _shown(self, tree: Operator, name: str, item: Expression, generator: Expression) -> tuple[str, ...]:
+        """The names that a select list gives to the columns of a generator: `AS (a, b)`, `AS a`, or none."""
+        if isinstance(item, exp.Aliases):
+            return tuple(given.name for given in item.expressions)
+        own = self.names(tree, generator)
+        return (name,) if len(own) == 1 and name != function_name(generator) else own
 
     def generate(self, tree: Operator, generator: Expression, names: tuple[str, ...], outer: bool = False) -> Operator:
         """Every row beside what the generator makes of it; `…_outer` is LATERAL VIEW OUTER of the plain one."""

@@ -160,8 +160,8 @@ class Select:
                 items.extend((found.name, column(found.unique)) for found in _starred(star, self.scope))
                 continue
             if isinstance(item, exp.Aliases):
-                names = [name.name for name in item.expressions]
-                items.append(("\x1f".join(names), self.expression(item.this, aliases)))
+                names = [name.copy() for name in item.expressions]
+                items.append(("", exp.Aliases(this=self.expression(item.this, aliases), expressions=names)))
                 continue
             expression = self.expression(item.unalias(), aliases)
             items.append((item.alias_or_name or title(item), expression))
