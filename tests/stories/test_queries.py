@@ -106,17 +106,32 @@ DIFFERENTIAL = {
         "comma_and_cross_join": "SELECT i.k, label, m.k AS m FROM items i, names n CROSS JOIN nothing m WHERE i.g=n.g",
         "aggregate_over_join": "SELECT label, SUM(v) AS s FROM items i JOIN names n ON i.g = n.g GROUP BY label",
     },
+    "lookups": {
+        "left_join": "SELECT i.k, n.label FROM items i LEFT JOIN names n ON i.g = n.g",
+        "full_join": "SELECT i.k, n.label FROM items i FULL OUTER JOIN names n ON i.g = n.g",
+        "exists_condition": "SELECT label FROM names n WHERE EXISTS (SELECT 1 FROM items i WHERE i.g = n.g)",
+        "not_in_condition": "SELECT label FROM names n WHERE n.g NOT IN (SELECT g FROM items WHERE v > 5)",
+        "marked": "SELECT label, g IN (SELECT g FROM items) AS known FROM names",
+        "scalar_subquery": "SELECT k FROM items WHERE v = (SELECT MAX(v) FROM items)",
+        "correlated_count": "SELECT label, (SELECT COUNT(*) FROM items i WHERE i.g = n.g) AS n FROM names n",
+    },
+    "sets_and_windows": {
+        "except_all": "SELECT g FROM names EXCEPT ALL SELECT g FROM items",
+        "intersection": "SELECT g FROM names INTERSECT SELECT g FROM items",
+        "exploded": "SELECT k, part FROM items LATERAL VIEW explode(array(g, 'x')) AS part",
+        "rolled_up": "SELECT g, COUNT(*) AS n FROM items GROUP BY ROLLUP (g)",
+        "windowed": "SELECT k, SUM(v) OVER (PARTITION BY g) s, RANK() OVER (PARTITION BY g ORDER BY v) r FROM items",
+        "limited": "SELECT k, v FROM items ORDER BY k, v LIMIT 3",
+        "limited_groups": "SELECT g, SUM(v) AS s FROM items GROUP BY g ORDER BY s DESC, g LIMIT 2",
+    },
 }
 
 OPAQUE = {
-    "left_join": ("SELECT i.k, n.label FROM items i LEFT JOIN names n ON i.g = n.g", "LEFT JOIN"),
-    "windowed": ("SELECT k, SUM(v) OVER (PARTITION BY g) AS s FROM items", "window function"),
-    "limited": ("SELECT k, v FROM items ORDER BY k, v LIMIT 3", "LIMIT"),
-    "exists_condition": ("SELECT label FROM names n WHERE EXISTS (SELECT 1 FROM items i WHERE i.g = n.g)", "subquery"),
-    "scalar_subquery": ("SELECT k FROM items WHERE v = (SELECT MAX(v) FROM items)", "subquery"),
-    "except_all": ("SELECT g FROM names EXCEPT ALL SELECT g FROM items", "except"),
-    "exploded": ("SELECT k, part FROM items LATERAL VIEW explode(array(g, 'x')) AS part", "LATERAL"),
-    "rolled_up": ("SELECT g, COUNT(*) AS n FROM items GROUP BY ROLLUP (g)", "ROLLUP"),
+    "second_of_peers": (
+        "SELECT k, NTH_VALUE(v, 2) OVER (PARTITION BY g ORDER BY k) AS second FROM items",
+        "nth_value over a frame of peers",
+    ),
+    "limited_by_a_sum": ("SELECT k, v FROM items ORDER BY k, v LIMIT 1 + 2", "LIMIT"),
 }
 
 
