@@ -89,7 +89,7 @@ class Sources:
         )
 
 
-def run(t: Trickle, seed: int, tables: int, cycles: int, tally: Tally, limit: float = float("inf")) -> None:
+def run(t: Trickle, seed: int, tables: int, cycles: int, tally: Tally) -> None:
     """One batch: `tables` stream tables from consecutive seeds, refreshed together after each of `cycles` changes."""
     rng = Random(seed)
     sources = Sources(t, rng)
@@ -113,8 +113,6 @@ def run(t: Trickle, seed: int, tables: int, cycles: int, tally: Tally, limit: fl
         tally.queries += 1
         _expect(t, name, query, seed, 0)
     for cycle in range(1, cycles + 1):
-        if time.monotonic() > limit:
-            return
         sources.change()
         for report in t.refresh():
             tally.actions[report.action] += 1
@@ -147,12 +145,13 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     return tmp_path_factory.mktemp("fuzz")
 
 
+@pytest.mark.timeout(900)
 def test_random_queries_on_spark_stay_equal_to_their_text(spark: SparkSession, places: Path) -> None:
     tally = Tally()
     with connected(spark, places) as t:
-        run(t, seed=500, tables=8, cycles=3, tally=tally)
+        run(t, seed=500, tables=6, cycles=3, tally=tally)
     print(f"\n{tally}")
-    assert tally.refreshes >= 10
+    assert tally.refreshes >= 6
 
 
 @pytest.mark.long
