@@ -390,6 +390,11 @@ def an_outer_generator_drops_rows_without_elements(patch: pytest.MonkeyPatch) ->
 
 ANY = ""
 
+_JOINED_LIMIT = (
+    "SELECT q1.x AS x, q2.c AS y FROM (SELECT q3.a AS x FROM r AS q3 ORDER BY x NULLS LAST LIMIT 2) AS q1 "
+    "JOIN t AS q2 ON q1.x = q2.a"
+)
+
 BUGS: dict[Plant, str] = {
     join_terms_read_only_the_new_side: "inner join",
     join_terms_read_only_the_old_side: "inner join",
@@ -428,7 +433,7 @@ BUGS: dict[Plant, str] = {
     partitions_do_not_match_null_with_null: "window aggregate",
     touched_partitions_come_from_inserts_only: "window aggregate",
     a_restriction_passes_through_a_window: r"JOIN \(SELECT .* OVER ",
-    a_restriction_passes_through_a_limit: r"JOIN \(SELECT .* LIMIT ",
+    a_restriction_passes_through_a_limit: _JOINED_LIMIT,
     an_offset_is_ignored: "offset",
     intersect_all_keeps_all_copies_of_the_left: "intersect or except all",
     copies_of_a_row_are_counted_once: "intersect or except all",
@@ -443,7 +448,9 @@ BUGS: dict[Plant, str] = {
 
 @cache
 def cases_of(needed: str) -> list[Case]:
-    """The random cases, of short queries, that have what is needed."""
+    """The random cases, of short queries, that have what is needed; cases of one query where random ones are rare."""
+    if needed == _JOINED_LIMIT:
+        return [replace(random_case(seed, CHANGES), query=needed, leap=False, partition="") for seed in range(CASES)]
     seeds = (seed for seed in range(SEEDS) if _has(random_query(seed), needed))
     return [replace(random_case(seed, CHANGES), leap=False, partition="") for seed in islice(seeds, CASES)]
 
