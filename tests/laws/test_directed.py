@@ -69,6 +69,13 @@ QUERIES = {
         "SELECT x, COUNT(*) AS n, MIN(y) AS y FROM (SELECT a AS x, s AS y FROM r "
         "UNION ALL SELECT a, s FROM t) q GROUP BY x"
     ),
+    "groups of a union of stored and constant columns": (
+        "SELECT x, y, COUNT(*) AS n FROM (SELECT a AS x, b AS y FROM r UNION ALL SELECT a AS x, 1 AS y FROM t) q"
+        " GROUP BY x, y"
+    ),
+    "groups of a full join by columns of both sides": (
+        "SELECT q.a AS x, p.a AS y, COUNT(*) AS n FROM r q FULL JOIN t p ON q.s = p.s GROUP BY q.a, p.a"
+    ),
     "groups of a union by an expression": (
         "SELECT SUM(x) AS v FROM (SELECT a AS x FROM r UNION ALL SELECT m FROM w) q"
     ),
@@ -189,6 +196,10 @@ QUERIES = {
     "limit": "SELECT a AS x, s AS y FROM r ORDER BY x NULLS FIRST, y DESC NULLS LAST LIMIT 2",
     "limit of different subqueries": (
         "SELECT DISTINCT (SELECT MAX(p.a) FROM r p WHERE p.m = q.x) AS k FROM u q ORDER BY k NULLS FIRST LIMIT 2"
+    ),
+    "limit of generated rows": "SELECT explode(ARRAY(a, b)) AS k FROM r ORDER BY k NULLS FIRST LIMIT 3 OFFSET 1",
+    "limit of different generated rows": (
+        "SELECT DISTINCT explode(ARRAY(a, b)) AS k FROM r ORDER BY k NULLS FIRST LIMIT 2"
     ),
     "limit and offset": "SELECT a AS x FROM r ORDER BY 1 DESC NULLS LAST LIMIT 2 OFFSET 1",
     "join with a limit": (

@@ -7,6 +7,7 @@ reconstruct_before(x) = x
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -68,6 +69,8 @@ OPERATORS: dict[str, Operator] = {
     "project that makes duplicates": Project(R, (output("v", "1"), output("k", "k"))),
     "union all": UnionAll((R, S_AS_R)),
     "union all with itself": UnionAll((R, R)),
+    "union all of a stored and a computed column": UnionAll((R, Project(S_AS_R, (output("k", "k"), output("v", "1"))))),
+    "union all of a join and a table": UnionAll((Project(EQUI_JOIN, (output("k", "v"), output("v", "w"))), R)),
     "equality join": EQUI_JOIN,
     "join with an inequality": InnerJoin((R, S), (sql("k = l"), sql("v < w"))),
     "join by inequality alone": InnerJoin((R, S), (sql("v < w"),)),
@@ -173,7 +176,8 @@ def duck() -> Iterator[Duck]:
         yield connection
 
 
-law = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+EXAMPLES = int(os.environ.get("TRICKLE_LAWS_EXAMPLES", "20"))
+law = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 every_operator = pytest.mark.parametrize("name", OPERATORS)
 
 
@@ -261,6 +265,12 @@ def test_a_restriction_keeps_all_wanted_rows_and_whole_groups(
     groups = {tuple(row[place] for place in places) for row in kept}
     whole = Counter({row: n for row, n in everything.items() if tuple(row[place] for place in places) in groups})
     assert kept == whole, "a group was cut in two"
+
+
+def test_a_union_is_restricted_in_all_its_branches_by_the_same_keys(duck: Duck) -> None:
+    fill(duck, Move({"r": [(1, 1)], "s": [(1, 0)], "keys": [(1, 2)]}, {}))
+    keys = Keys(distinct(Scan("keys", (("k", "key_1"), ("v", "key_2")))), (("k", "key_1"), ("v", "key_2")), True)
+    assert not duck.evaluate(restrict(OPERATORS["union all of a stored and a computed column"], keys))
 
 
 def test_a_delta_is_none_where_no_source_changed() -> None:

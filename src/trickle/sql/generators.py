@@ -12,11 +12,14 @@ from trickle.algebra.expressions import Expression, Output, column
 from trickle.algebra.generate import Generate
 from trickle.algebra.operator import Operator
 from trickle.algebra.project import Project
-from trickle.sql.calls import function_name, is_generator, outside_queries
+from trickle.sql.calls import function_name, is_generator, outside_queries, replaced
 from trickle.sql.scope import NotModelled
 
 if TYPE_CHECKING:
     from trickle.sql.build import Builder
+
+Item = tuple[str, Expression]
+"""An item of a select list: its name and its expression, columns resolved."""
 
 _OUTER = "_outer"
 
@@ -26,10 +29,11 @@ class Generators:
     builder: Builder
 
     def select_list(
-        self, tree: Operator, items: list[tuple[str, Expression]]
-    ) -> tuple[Operator, list[tuple[str, Expression]]]:
-        """The tree with the rows of the one generator of a select list, and the list with its columns."""
-        result: list[tuple[str, Expression]] = []
+        self, tree: Operator, items: list[Item], order: list[Expression]
+    ) -> tuple[Operator, list[Item], list[Expression]]:
+        """The tree with the rows of the generators of a select list, and the list and its order with their columns."""
+        result: list[Item] = []
+        made: dict[Expression, Expression] = {}
         for name, item in items:
             if not any(is_generator(part) for part in outside_queries(item)):
                 result.append((name, item))
@@ -39,9 +43,12 @@ class Generators:
                 raise NotModelled("a generator inside another expression has no rule yet")
             shown = self._shown(tree, name, item, generator)
             uniques = tuple(self.builder.fresh(one) for one in shown)
+            if order and len(uniques) > 1:
+                raise NotModelled("an order beside a generator of several columns has no rule yet")
             tree = self.generate(tree, generator, uniques)
+            made[generator] = column(uniques[0])
             result += [(one, column(unique)) for one, unique in zip(shown, uniques, strict=True)]
-        return tree, result
+        return tree, result, [replaced(item, lambda part: made.get(part, part)) for item in order]
 
     def _shown(self, tree: Operator, name: str, item: Expression, generator: Expression) -> tuple[str, ...]:
         """The names that a select list gives to the columns of a generator: `AS (a, b)`, `AS a`, or none."""

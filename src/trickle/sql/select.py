@@ -26,16 +26,13 @@ from trickle.sql.calls import (
     title,
 )
 from trickle.sql.environment import Built, Environment
-from trickle.sql.generators import Generators
+from trickle.sql.generators import Generators, Item
 from trickle.sql.grouping import Grouping
 from trickle.sql.scope import NotModelled, Scope, ScopeColumn
 from trickle.sql.windows import Windows, with_definitions
 
 if TYPE_CHECKING:
     from trickle.sql.build import Builder
-
-Item = tuple[str, Expression]
-"""An item of the select list: its name and its expression, columns resolved."""
 
 
 @dataclass
@@ -88,7 +85,7 @@ class Select:
         if qualify is not None:
             self._keep(qualify)
         if any(is_generator(part) for _, item in self.items for part in outside_queries(item)):
-            self.tree, self.items = Generators(self.builder).select_list(self.tree, self.items)
+            self.tree, self.items, order = Generators(self.builder).select_list(self.tree, self.items, order)
         outputs = [Output(self.builder.fresh(name), self._attached(item)) for name, item in self.items]
         shown = tuple(ScopeColumn(name, (), output.name) for (name, _), output in zip(self.items, outputs, strict=True))
         return Built(self._tail(tuple(outputs), order), Scope(shown))
