@@ -22,6 +22,7 @@ from laws.history import History
 from laws.tally import Tally
 from trickle.algebra.operator import Operator
 from trickle.algebra.storage import Storage
+from trickle.algebra.technique import recomputed
 from trickle.sql.scope import NotModelled
 
 _UNDO_EVERY = 4
@@ -113,7 +114,7 @@ class _Run:
     def _load(self) -> dict[str, Maintained]:
         """The query as it would be stored, and again as plain rows, where aggregates have nothing stored to lean on."""
         tree = self._history.tree(self._case.query)
-        self.tally.recomputed.update(_recomputed(tree)[:1])
+        self.tally.recomputed.update(recomputed(tree)[:1])
         storage = self._history.plan(tree)
         result = {storage.technique: self._history.load(storage)}
         if storage.identity is not None:
@@ -208,12 +209,3 @@ class _Run:
 def _sources(query: str) -> list[str]:
     tree = sqlglot.parse_one(query, dialect="spark")
     return sorted({table.name for table in tree.find_all(exp.Table)} & set(SCHEMA))
-
-
-def _recomputed(tree: Operator) -> tuple[str, ...]:
-    """Why parts of a tree have no rule but after − before."""
-    try:
-        from trickle.algebra.technique import recomputed
-    except ImportError:
-        return ()
-    return recomputed(tree)

@@ -12,7 +12,7 @@ from laws.fuzz import Limits, Report, fuzz_in_parallel
 WORKERS = 2
 CHANGES = 8
 REFRESHES = 10_000
-LONG_CHANGES = 50
+LONG_CHANGES = 150
 LONG_REFRESHES = 1_000_000
 
 
