@@ -20,7 +20,6 @@ from laws.duck import Maintained
 from laws.generate import Case
 from laws.history import History
 from laws.tally import Tally
-from trickle.algebra.operator import Operator
 from trickle.algebra.storage import Storage
 from trickle.algebra.technique import recomputed
 from trickle.sql.scope import NotModelled
