@@ -8,14 +8,30 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame
+
 import trickle
 from trickle.catalog.model import StreamTable
 from trickle.errors import TrickleError
+from trickle.names import VISIBLE
 
 
 def rows(t: trickle.Trickle, sql: str) -> Counter[tuple[Any, ...]]:
     """The result of a statement as a multiset."""
-    return Counter(_frozen(row) for row in t.sql(sql).collect())
+    return multiset(t.sql(sql))
+
+
+def multiset(frame: DataFrame) -> Counter[tuple[Any, ...]]:
+    return Counter(map(_frozen, frame.collect()))
+
+
+def stored_rows(table: StreamTable) -> Counter[tuple[Any, ...]]:
+    """What a stream table shows, from its files: Spark would first work through its log."""
+    stored = DeltaTable(table.location).to_pyarrow_table()
+    if table.filtered:
+        stored = stored.filter(stored[VISIBLE])
+    return Counter(map(_frozen, zip(*(stored[name].to_pylist() for name in table.columns), strict=True)))
 
 
 def _frozen(value: Any) -> Any:

@@ -17,15 +17,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 import trickle
+from stories.check import multiset, stored_rows
 from trickle.bench.tpch.queries import QUERIES, query
 from trickle.bench.tpch.refresh_functions import Cycle
 from trickle.catalog.model import StreamTable
 from trickle.errors import TrickleError
-from trickle.names import VISIBLE
 from trickle.refresh.explain import Explanation
 
 ALONE = "alone"
@@ -80,12 +79,8 @@ class Kept:
     """Why it could not be made or refreshed; the cycles after that are left out."""
 
     def stored(self) -> Rows:
-        """The public rows, from the table's files: Spark would first work through the log of every table."""
         assert self.declared is not None
-        table = DeltaTable(self.declared.location).to_pyarrow_table()
-        if self.declared.filtered:
-            table = table.filter(table[VISIBLE])
-        return multiset(zip(*(table[name].to_pylist() for name in self.declared.columns), strict=True))
+        return stored_rows(self.declared)
 
 
 @dataclass
@@ -180,7 +175,7 @@ class Run:
     def _compare(self, cycle: int) -> None:
         for name in self.queries:
             with self._timed("own texts"):
-                wanted = multiset(self.spark.sql(query(name, self.scale_factor)).collect())
+                wanted = multiset(self.spark.sql(query(name, self.scale_factor)))
             if not cycle:
                 self.first_results[name] = wanted
             with self._timed("reading back"):
@@ -188,7 +183,7 @@ class Run:
                 if cycle == self.cycles and ALONE in stored:
                     # At last what a reader sees, through the public view.
                     alone = self.ways[ALONE]
-                    stored[ALONE] = multiset(alone.t.table(alone.table(name)).collect())
+                    stored[ALONE] = multiset(alone.t.table(alone.table(name)))
             for way, found in stored.items():
                 against = stored.get(ALONE, wanted) if way == FULL else wanted
                 self.ways[way].tables[name].differences.append(Difference.between(name, cycle, found, against))
@@ -202,7 +197,3 @@ class Run:
         started = time.perf_counter()
         yield
         self.seconds[what] += time.perf_counter() - started
-
-
-def multiset(rows: Iterable[tuple[Any, ...]]) -> Rows:
-    return Counter(map(tuple, rows))

@@ -15,20 +15,21 @@ from pyspark.sql import DataFrame, SparkSession
 from trickle.algebra.lower import lower
 from trickle.algebra.opaque import Opaque
 from trickle.algebra.operator import Operator, walk
-from trickle.algebra.program import Program, StepKind
+from trickle.algebra.program import Program, Step, StepKind
+from trickle.algebra.reference import Reference
 from trickle.algebra.scan import Reading, Scan
 from trickle.algebra.storage import STORED
 from trickle.catalog.model import Action, Progress, RefreshRecord
 from trickle.errors import Reinitialise
 from trickle.failpoints import reach
-from trickle.names import VISIBLE, quote
+from trickle.names import VISIBLE, WEIGHT, quote
 from trickle.refresh.apply import RowCounts, prepare, with_row_ids
 from trickle.refresh.choose import Choice
 from trickle.refresh.plan import Programs, RefreshPlan
 from trickle.refresh.spark_errors import is_file_missing, is_overflow, no_raw_java, translate
 from trickle.store.delta_log import Snapshot
-from trickle.store.leaves import PinnedLeaves, earlier
-from trickle.store.light import is_light, read, read_earlier
+from trickle.store.leaves import PinnedLeaves, changes, earlier
+from trickle.store.light import CHANGE_TYPE, is_light, read, read_changes, read_earlier
 from trickle.store.logs import DeltaLogs
 from trickle.store.table import CommitInfo, StorageTable, StoredCommit
 from trickle.store.workspace import Kept, Workspace
@@ -36,6 +37,12 @@ from trickle.store.workspace import Kept, Workspace
 COMPARE_BYTES = 64 * 1024 * 1024
 """Up to this size a FULL refresh compares with what is stored and writes only the difference."""
 
+
+INLINED = 3_000
+"""Characters of SQL up to which a step over rows at hand is computed wherever it is used: a job costs more than that.
+
+Without a limit plans grow with every step that names another twice, and Spark spends half a minute on reading one.
+"""
 
 REWRITE_SHARE = 0.5
 """A FULL refresh whose difference is larger than this share of the stored rows writes everything anew."""
@@ -90,6 +97,10 @@ class _Run:
         progress = plan.stream_table.progress
         self._sequence = (progress.sequence if progress else 0) + 1
         self._views: dict[str, str] = {}
+        self._sizes: dict[str, int] = {}
+        """View that is computed where it is used → the characters of SQL that this comes to."""
+        self._far: set[str] = set()
+        """Views of more rows than are held here."""
 
     def outcome(self) -> Outcome:
         try:
@@ -188,11 +199,23 @@ class _Run:
     # Gather
 
     def _read_feeds(self, program: Program) -> dict[str, Kept]:
-        return {
-            step.table: self._workspace.keep(self._frame(step.operator), step.name)
-            for step in program.steps
-            if step.kind is StepKind.CHANGES
-        }
+        feeds = [step for step in program.steps if step.kind is StepKind.CHANGES]
+        for step in feeds:
+            self._read_small_feed(step)
+        return {step.table: self._keep(self._frame(step.operator), step.name) for step in feeds}
+
+    def _read_small_feed(self, step: Step) -> None:
+        """Has the rows of a short change feed at hand, where delta-rs can read it."""
+        window = next(window for window in self._plan.windows if window.key == step.table)
+        if not self._workspace.is_few(window.rows_changed):
+            return
+        columns = [name for name in step.operator.columns if name != WEIGHT]
+        rows = read_changes(self._plan.pins[step.table], window.before, columns)
+        if rows is None:
+            return
+        schema = self._plan.pins[step.table].schema(columns).add(CHANGE_TYPE, "string")
+        kept = self._workspace.keep_local(rows.select(schema.names), schema, f"feed_{step.name}")
+        self._views[changes(step.table)] = kept.view
 
     def _gather(self, program: Program, feeds: Mapping[str, Kept]) -> DataFrame:
         """Runs every step but the last, whose result is computed where it is applied."""
@@ -201,12 +224,31 @@ class _Run:
             if step.kind is StepKind.CHANGES:
                 self._views[step.name] = feeds[step.table].view
                 continue
-            frame = self._frame(step.operator)
-            if step.kind is StepKind.GATHER and step.table in small:
-                self._views[step.name] = self._workspace.name(frame, step.name)
-            else:
-                self._views[step.name] = self._workspace.keep(frame, step.name).view
+            self._views[step.name] = self._kept_or_named(step, small)
         return self._frame(program.result.operator)
+
+    def _kept_or_named(self, step: Step, small: set[str]) -> str:
+        """The view of a step: over rows at hand a short one is computed where it is used, all others once."""
+        text = self._text(step.operator)
+        frame = self._workspace.sql(text)
+        size = len(text) + sum(text.count(quote(view)) * size for view, size in self._sizes.items())
+        if size > INLINED or any(self._is_far(node, small) for node in walk(step.operator)):
+            return self._keep(frame, step.name).view
+        view = self._workspace.name(frame, step.name)
+        self._sizes[view] = size
+        return view
+
+    def _is_far(self, node: Operator, small: set[str]) -> bool:
+        """Whether a leaf has to be read, rather than being at hand."""
+        if isinstance(node, Reference):
+            return self._views[node.step] in self._far
+        return isinstance(node, Opaque) or (isinstance(node, Scan) and node.table not in small)
+
+    def _keep(self, frame: DataFrame, step: str) -> Kept:
+        kept = self._workspace.keep(frame, step)
+        if kept.local is None:
+            self._far.add(kept.view)
+        return kept
 
     def _gather_small(self, program: Program) -> set[str]:
         """Reads each small table once, whole, in the columns this program uses; where it must, as it was before too."""
@@ -244,7 +286,10 @@ class _Run:
         return self._executor.logs.snapshot(self._table.location) if table == STORED else self._plan.pins[table]
 
     def _frame(self, node: Operator) -> DataFrame:
-        return self._workspace.sql(lower(node, PinnedLeaves(self._plan.versions, self._views)).sql(dialect="spark"))
+        return self._workspace.sql(self._text(node))
+
+    def _text(self, node: Operator) -> str:
+        return lower(node, PinnedLeaves(self._plan.versions, self._views)).sql(dialect="spark")
 
     def _public_rows(self, filtered: bool) -> int:
         """How many rows the table shows; Delta answers from its statistics where all of them are shown."""

@@ -13,8 +13,7 @@ from trickle.errors import InternalError
 from trickle.names import WEIGHT, literal, quote
 
 _CHANGES = (
-    "SELECT *, CASE WHEN `_change_type` IN ('insert', 'update_postimage') THEN 1 ELSE -1 END AS {weight} "
-    "FROM table_changes_by_path({path}, {first}, {last})"
+    "SELECT *, CASE WHEN `_change_type` IN ('insert', 'update_postimage') THEN 1 ELSE -1 END AS {weight} FROM {feed}"
 )
 
 
@@ -61,12 +60,13 @@ class PinnedLeaves:
 
     sources: Mapping[str, Versions]
     views: Mapping[str, str]
-    """Source (after), its `earlier` name (before) or step → temporary view that already holds it."""
+    """Source (after), its `earlier` name (before), its `changes`, or a step → temporary view that already holds it."""
 
     def source(self, table: str, reading: str) -> exp.Expr:
         versions = self.sources[table]
         if reading == Reading.DELTA:
-            return _changes(versions)
+            held = self.views.get(changes(table))
+            return _changes(quote(held) if held else _feed(versions))
         held = table if reading == Reading.AFTER else earlier(table)
         if held in self.views:
             return _view(self.views[held])
@@ -81,6 +81,11 @@ def earlier(table: str) -> str:
     return f"{table} before"
 
 
+def changes(table: str) -> str:
+    """The name under which the change feed of a source is held."""
+    return f"{table} changes"
+
+
 def _view(name: str) -> exp.Table:
     return exp.Table(this=exp.to_identifier(name, quoted=True))
 
@@ -93,13 +98,11 @@ def delta_table(location: str, version: int | None = None) -> exp.Table:
     return table
 
 
-def _changes(versions: Versions) -> exp.Expr:
-    text = _CHANGES.format(
-        weight=quote(WEIGHT),
-        path=literal(versions.location),
-        first=versions.before + 1,
-        last=versions.after,
-    )
-    query = sqlglot.parse_one(text, dialect="spark")
+def _feed(versions: Versions) -> str:
+    return f"table_changes_by_path({literal(versions.location)}, {versions.before + 1}, {versions.after})"
+
+
+def _changes(feed: str) -> exp.Expr:
+    query = sqlglot.parse_one(_CHANGES.format(weight=quote(WEIGHT), feed=feed), dialect="spark")
     assert isinstance(query, exp.Query)
     return query.subquery("c")

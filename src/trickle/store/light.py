@@ -6,6 +6,7 @@ What it cannot do exactly it does not do at all: `is_light` says no and Spark do
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,8 +25,14 @@ from trickle.store.logs import local_path
 SMALL_BYTES = 512 * 1024
 """A table up to this size is read whole instead of once per set of keys, and rewritten rather than searched."""
 
+CHANGE_TYPE = "_change_type"
+"""The column of a change feed that says what became of a row."""
+
 _FEATURES = frozenset({"timestampNtz", "changeDataFeed", "invariants", "appendOnly"})
 _TYPES = re.compile(r'"type": "(?:void|interval|variant|char|varchar|geometry|geography)')
+
+# Of these delta-rs and Spark read the same from a change feed; timestamps may be INT96, which can be read in two ways.
+_FED = re.compile(r"string|byte|short|integer|long|date|boolean|float|double|binary|decimal\(\d+,\d+\)")
 
 # delta-rs 1.6 writes decimal and timestamp statistics as doubles and text that Spark may read as a slightly different
 # bound, and leaves NaN out where Spark counts it as the largest value: files would be skipped that should be read.
@@ -39,9 +46,12 @@ STATISTICS = ("delta.dataSkippingStatsColumns", "delta.dataSkippingNumIndexedCol
 
 def is_light(snapshot: Snapshot) -> bool:
     """Whether a table is small, on a local disk, and free of features that delta-rs does not handle."""
+    return snapshot.size_in_bytes <= SMALL_BYTES and _is_plain(snapshot)
+
+
+def _is_plain(snapshot: Snapshot) -> bool:
     return (
-        snapshot.size_in_bytes <= SMALL_BYTES
-        and local_path(snapshot.location) is not None
+        local_path(snapshot.location) is not None
         and snapshot.features <= _FEATURES
         and not any(_TYPES.search(field) or "__CHAR_VARCHAR" in field for field in snapshot.fields.values())
     )
@@ -71,6 +81,24 @@ def read_earlier(snapshot: Snapshot, version: int, columns: list[str]) -> pa.Tab
     try:
         return read(replace(snapshot, version=version), columns)
     except (OSError, DeltaError):
+        return None
+
+
+def read_changes(snapshot: Snapshot, before: int, columns: list[str]) -> pa.Table | None:
+    """The change feed after a version in some of its columns, and CHANGE_TYPE; None where Spark has to read it.
+
+    A table of any size may have changed little: whoever asks knows from the log that it did.
+    """
+    types = (json.loads(snapshot.fields[name])["type"] for name in columns)
+    if not _is_plain(snapshot) or not all(isinstance(type_, str) and _FED.fullmatch(type_) for type_ in types):
+        return None
+    try:
+        table = DeltaTable(local_path(snapshot.location) or "", version=snapshot.version)
+        if table.metadata().partition_columns:
+            return None  # delta-rs 1.6 stumbles over partitions that were deleted whole
+        feed = table.load_cdf(before + 1, snapshot.version, columns=[*columns, CHANGE_TYPE])
+        return pa.table(feed.read_all())
+    except Exception:  # its reader raises nothing more exact; whatever is wrong, Spark will say it better
         return None
 
 
