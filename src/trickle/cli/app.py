@@ -11,6 +11,7 @@ import typer
 from rich.text import Text
 
 import trickle
+from trickle.cli import bench
 from trickle.cli.command import FAILED, Debug, Invocation, Output, Settings, command
 from trickle.cli.console import Rows
 from trickle.cli.demo import run_demo
@@ -198,3 +199,45 @@ def doctor(
 ) -> int:
     """Check this machine, the warehouse and the sources of every stream table."""
     return run_doctor(run, quick=quick)
+
+
+measurements = typer.Typer(help="Measure refreshes against plain Spark, on this machine.", no_args_is_help=True)
+app.add_typer(measurements, name="bench")
+
+Changes = Annotated[str, typer.Option("--change", metavar="LIST", help="Percentages of the rows that change.")]
+Cycles = Annotated[int, typer.Option("--cycles", min=1, help="How often each change is measured, after a warm-up.")]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", file_okay=False, help="Write results.json and results.md here.")
+]
+
+
+@command(measurements)
+def tpch(
+    run: Invocation,
+    sf: Annotated[float, typer.Option("--sf", min=0.001, help="The scale factor; 1 is about a gigabyte.")] = 1,
+    change: Changes = "0.1,1",
+    cycles: Cycles = 3,
+    queries: Annotated[str, typer.Option("--queries", metavar="LIST", help="Some of q01 to q22.")] = "",
+    quick: Annotated[bool, typer.Option("--quick", help="Scale factor 0.1, 1 %, one cycle: a few minutes.")] = False,
+    data: Annotated[
+        Path, typer.Option("--data", metavar="DIR", file_okay=False, help="Where generated files are kept.")
+    ] = Path("artifacts/tpch"),
+    out: Out = None,
+) -> None:
+    """The 22 queries of TPC-H: plain Spark, FULL, DIFFERENTIAL, AUTO, and one tick over all of them."""
+    if quick:
+        sf, change, cycles = 0.1, "1", 1
+    bench.run_bench(run, bench.tpch(sf, queries, data), change, cycles, out)
+
+
+@command(measurements)
+def ladder(
+    run: Invocation,
+    rows: Annotated[int, typer.Option("--rows", min=1_000, help="Rows of the table of facts.")] = 10_000_000,
+    change: Changes = "1",
+    cycles: Cycles = 3,
+    shapes: Annotated[str, typer.Option("--shapes", metavar="LIST", help="Some of the shapes.")] = "",
+    out: Out = None,
+) -> None:
+    """One query for each shape: scan, filter, join, aggregate, distinct, window, outer join, semi join."""
+    bench.run_bench(run, bench.ladder(rows, shapes), change, cycles, out)

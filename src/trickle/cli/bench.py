@@ -1,0 +1,78 @@
+"""`trickle bench`: measures on this machine what the documentation claims."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.text import Text
+
+from trickle.bench.ladder import Ladder
+from trickle.bench.report import markdown
+from trickle.bench.run import Benchmark
+from trickle.bench.samples import Results, machine
+from trickle.bench.tpch.workload import Tpch
+from trickle.bench.workload import Workload
+from trickle.cli.command import Invocation
+from trickle.engine.session import start_session
+from trickle.errors import UserError
+
+
+def percentages(text: str) -> list[float]:
+    """`0.1,1` → parts of one. Raises UserError."""
+    try:
+        found = [float(item) / 100 for item in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or not all(0 < part <= 1 for part in found):
+        raise UserError("bad-change", f"{text} is no list of percentages", hint="for example --change 0.1,1,10")
+    return found
+
+
+def run_bench(run: Invocation, workload: Workload, change: str, cycles: int, out: Path | None) -> None:
+    """Measures, and writes samples and tables to `out` where one is given. Raises UserError."""
+    changes = percentages(change)
+    with tempfile.TemporaryDirectory(prefix="trickle-bench-") as name:
+        place = Path(name)
+        with run.console.working("starting Spark…"):
+            spark = start_session(place / "warehouse")
+        samples = Benchmark(spark, workload, place, _tell).run(changes, cycles)
+    results = Results(workload.name, _command(), machine(), tuple(samples))
+    text = markdown(results)
+    if out:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "results.json").write_text(json.dumps(results.as_document(), indent=1), encoding="utf-8")
+        (out / "results.md").write_text(text, encoding="utf-8")
+    run.console.document(results.as_document(), Text(text))
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _command() -> str:
+    return shlex.join(["trickle", *sys.argv[1:]])
+
+
+def tpch(scale_factor: float, queries: str, data: Path) -> Tpch:
+    """Raises UserError."""
+    wanted = tuple(queries.replace(",", " ").split())
+    every = Tpch(scale_factor, data)
+    unknown = [name for name in wanted if name not in every.queries]
+    if unknown:
+        raise UserError("no-such-query", f"there is no query {', '.join(unknown)}", hint="they are q01 to q22.")
+    return Tpch(scale_factor, data, wanted) if wanted else every
+
+
+def ladder(rows: int, shapes: str) -> Ladder:
+    """Raises UserError."""
+    every = Ladder(rows)
+    wanted = tuple(item.strip() for item in shapes.split(",") if item.strip())
+    unknown = [name for name in wanted if name not in every.queries]
+    if unknown:
+        known = ", ".join(every.queries)
+        raise UserError("no-such-shape", f"there is no shape {', '.join(unknown)}", hint=f"they are {known}.")
+    return Ladder(rows, wanted) if wanted else every
