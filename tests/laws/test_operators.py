@@ -28,7 +28,7 @@ from trickle.algebra.full_join import FullJoin
 from trickle.algebra.generate import Generate
 from trickle.algebra.inner_join import InnerJoin
 from trickle.algebra.left_join import Kind, LeftJoin
-from trickle.algebra.operator import Operator
+from trickle.algebra.operator import Operator, walk
 from trickle.algebra.over import Over
 from trickle.algebra.program import reconstruct_before
 from trickle.algebra.project import Project, renamed
@@ -79,6 +79,13 @@ OPERATORS: dict[str, Operator] = {
     "cross join": InnerJoin((R, S), ()),
     "self join": SELF_JOIN,
     "three-way join": InnerJoin((R, S, R2), (sql("k = l"), sql("w = v2"))),
+    "star of three": InnerJoin((R, S, R2), (sql("k = l"), sql("w = k2"))),
+    "chain of four": InnerJoin(
+        (R, S, R2, Scan("s", (("k", "l2"), ("v", "w2")))), (sql("k = l"), sql("w = k2"), sql("v2 = l2"))
+    ),
+    "two pairs that nothing ties": InnerJoin(
+        (R, S, R2, Scan("s", (("k", "l2"), ("v", "w2")))), (sql("k = l"), sql("k2 = l2"), sql("v < v2"))
+    ),
     "three-way join in a circle": InnerJoin((R, S, R2), (sql("k = l"), sql("w = v2"), sql("v = k2"))),
     "aggregate": PER_KEY,
     "aggregate of two keys": Aggregate(R, ("k", "v"), (output("n", "count(*)"),)),
@@ -143,10 +150,12 @@ class Move:
 
     tables: dict[str, list[Row]]
     feeds: dict[str, Feed]
+    sizes: tuple[tuple[str, int], ...] = ()
+    """As they are said to be: what a join reads first depends on it, never the result."""
 
     @property
     def window(self) -> Window:
-        return Window(frozenset(self.feeds))
+        return Window(frozenset(self.feeds), self.sizes)
 
 
 values = st.none() | st.integers(0, 2)
@@ -167,7 +176,8 @@ def feeds(draw: st.DrawFn, table: list[Row]) -> Feed:
 def moves(draw: st.DrawFn) -> Move:
     tables = {table: draw(st.lists(rows, max_size=5)) for table in ("r", "s", "keys")}
     changed = draw(st.sampled_from((("r",), ("s",), ("r", "s"), ("r", "s"))))
-    return Move(tables, {table: draw(feeds(tables[table])) for table in changed})
+    sizes = draw(st.sampled_from(((), (("r", 1), ("s", 2)), (("r", 2), ("s", 1)))))
+    return Move(tables, {table: draw(feeds(tables[table])) for table in changed}, sizes)
 
 
 @pytest.fixture(scope="module")
@@ -271,6 +281,16 @@ def test_a_union_is_restricted_in_all_its_branches_by_the_same_keys(duck: Duck) 
     fill(duck, Move({"r": [(1, 1)], "s": [(1, 0)], "keys": [(1, 2)]}, {}))
     keys = Keys(distinct(Scan("keys", (("k", "key_1"), ("v", "key_2")))), (("k", "key_1"), ("v", "key_2")), True)
     assert not duck.evaluate(restrict(OPERATORS["union all of a stored and a computed column"], keys))
+
+
+def test_a_change_finds_its_way_around_small_inputs() -> None:
+    nation = Scan("nation", (("k", "n"),))
+    join = InnerJoin((R, nation, S), (sql("k = n"), sql("n = l"), sql("v = w")))
+    sizes = {("r", 7), ("s", 7), ("nation", 2)}
+    delta = differentiate(join, Window(frozenset({"r"}), tuple(sizes)))
+    assert delta
+    gathered = {node.input.table: node for node in walk(delta) if isinstance(node, SemiJoin)}
+    assert {leaf.table for leaf in walk(gathered["s"].keys) if isinstance(leaf, Scan)} == {"r"}
 
 
 def test_a_delta_is_none_where_no_source_changed() -> None:

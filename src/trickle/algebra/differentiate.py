@@ -11,15 +11,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import singledispatch
 
-from trickle.algebra.operator import Operator
+from trickle.algebra.operator import Operator, walk
 from trickle.errors import InternalError
 
 
 @dataclass(frozen=True)
 class Window:
-    """What is known of the change when the program is built: which sources moved at all."""
+    """What is known of the change when the program is built: which sources moved at all, and how large sources are."""
 
     changed: frozenset[str]
+    sizes: tuple[tuple[str, int], ...] = ()
+    """Source → the order of magnitude of its size; a source that is not named may have any."""
+
+    def size(self, node: Operator) -> int:
+        """Of the largest source below a node."""
+        sizes = dict(self.sizes)
+        return max((sizes.get(source, 0) for leaf in walk(node) for source in leaf.sources), default=0)
 
 
 @singledispatch

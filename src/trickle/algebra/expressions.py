@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 
 from sqlglot import exp
 
@@ -114,6 +115,12 @@ def all_of(conditions: Iterable[Expression]) -> Expression | None:
     for part in parts[1:]:
         result = exp.And(this=result, expression=part)
     return result
+
+
+def any_of(conditions: Iterable[Expression]) -> Expression | None:
+    """The disjunction of conditions, or None of none."""
+    parts = [exp.Paren(this=part.copy()) if isinstance(part, exp.And) else part.copy() for part in conditions]
+    return reduce(lambda one, other: exp.Or(this=one, expression=other), parts) if parts else None
 
 
 def call(function: str, *arguments: Expression) -> Expression:

@@ -1,28 +1,32 @@
-"""InnerJoin: combinations of one row from every input, n-ary so that a change starts from the changed input.
+"""InnerJoin: combinations of one row from every input, n-ary so that a change starts from the changed inputs.
 
-    Δ(X₁ ⋈ … ⋈ Xₙ) = Σᵢ X₁′ ⋈ … ⋈ Xᵢ₋₁′ ⋈ ΔXᵢ ⋈ Xᵢ₊₁° ⋈ … ⋈ Xₙ°      (′ after the change, ° before it)
+    Δ(X₁ ⋈ … ⋈ Xₙ) = σ[something is new](⋈ᵢ (Nᵢ − ΔXᵢ) ∪ ΔXᵢ)
 
-Each term starts from ΔXᵢ and follows the join graph: the next input is one that an equality ties to what is bound
-already, and it is restricted to the key values found there.
+Nᵢ are the rows of Xᵢ after the change that a change of another input can meet: `near.py` finds them along the
+equalities. Nᵢ − ΔXᵢ are the same rows before it, and what is of ΔXᵢ is marked as new. All ways in which changes of
+several inputs meet are so in one join over few rows, and each input is read where it is near a change, once from each
+side. Inputs that no equality ties together are groups of their own, with one term for each that changed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
 from sqlglot import exp
 
 from trickle.algebra.differentiate import Window, differentiate
-from trickle.algebra.expressions import Expression, Output, all_of, column, passing, references
+from trickle.algebra.expressions import Expression, Output, all_of, any_of, column, number, passing, references
 from trickle.algebra.filter import Filter
 from trickle.algebra.lower import Leaves, derived, lower, select
+from trickle.algebra.near import Near
 from trickle.algebra.operator import Operator, require, require_distinct, require_known
 from trickle.algebra.project import Project, renamed
 from trickle.algebra.prune import prune
 from trickle.algebra.restrict import Keys, restrict
 from trickle.algebra.scan import before
 from trickle.algebra.ties import keys_from, ties
-from trickle.algebra.union_all import union
+from trickle.algebra.union_all import UnionAll, union
 from trickle.names import WEIGHT, hidden
 
 
@@ -61,30 +65,73 @@ def _(join: InnerJoin, leaves: Leaves) -> exp.Query:
 
 @differentiate.register
 def _(join: InnerJoin, window: Window) -> Operator | None:
-    """Δ(X₁ ⋈ … ⋈ Xₙ) = Σᵢ X₁′ ⋈ … ⋈ ΔXᵢ ⋈ … ⋈ Xₙ°, over the inputs that changed."""
-    return union(
-        _term(join, position, delta, window)
-        for position, member in enumerate(join.members)
-        if (delta := differentiate(member, window))
-    )
+    """Δ(G₁ × … × Gₘ) = Σⱼ G₁′ × … × ΔGⱼ × … × Gₘ°, over the groups of inputs that equalities hold together."""
+    deltas = {place: delta for place, member in enumerate(join.members) if (delta := differentiate(member, window))}
+    near = Near(join.members, join.conditions, deltas, tuple(window.size(member) for member in join.members))
+    done: set[int] = set()
+    terms: list[Operator] = []
+    for group in near.groups:
+        if not deltas.keys().isdisjoint(group):
+            others = {
+                place: member if place in done else before(member, window)
+                for place, member in enumerate(join.members)
+                if place not in group
+            }
+            terms.append(_term(join, _group_delta(join, near, group), others))
+        done.update(group)
+    return union(terms)
 
 
-def _term(join: InnerJoin, position: int, delta: Operator, window: Window) -> Operator:
-    """The term that starts from the change of one input: later inputs before the window, earlier ones after it."""
-    readings = {
-        other: member if other < position else before(member, window)
-        for other, member in enumerate(join.members)
-        if other != position
-    }
-    changes = renamed(delta, {WEIGHT: hidden("weight", position + 1)})
-    combined = _follow(join, changes, readings)
-    weight = Output(WEIGHT, column(hidden("weight", position + 1)))
-    return Project(combined, (*passing(join.columns), weight))
+def _group_delta(join: InnerJoin, near: Near, group: list[int]) -> Operator:
+    """Δ(X₁ ⋈ … ⋈ Xₙ) = the combinations of (Nᵢ − ΔXᵢ) ∪ ΔXᵢ with something of a ΔXᵢ in them."""
+    changed = [place for place in group if place in near.deltas]
+    if len(group) == 1:
+        return near.deltas[group[0]]
+    alone = len(changed) == 1
+    members = tuple(_old_and_new(near, place, alone) for place in group)
+    columns = tuple(name for place in group for name in join.members[place].columns)
+    conditions = tuple(condition for condition in join.conditions if references(condition) <= frozenset(columns))
+    combined: Operator = InnerJoin(members, conditions)
+    if not alone:
+        combined = Filter(combined, any_of(column(_mark(place)) for place in changed) or exp.false())
+    weights: list[Expression] = [column(_weight(place)) for place in changed]
+    weight = reduce(lambda one, other: exp.Mul(this=one, expression=other), weights)
+    return Project(combined, (*passing(columns), Output(WEIGHT, weight)))
 
 
-def _follow(join: InnerJoin, start: Operator, others: dict[int, Operator]) -> Operator:
-    """`start` joined with the other members along the join graph, each restricted by what is bound before it."""
-    bound, waiting, left = start, list(join.conditions), dict(others)
+def _old_and_new(near: Near, place: int, alone: bool) -> Operator:
+    """An input as it takes part in a change: rows near the change as they were, and, marked, its own change."""
+    delta = near.deltas.get(place)
+    if delta is None:
+        return near.rows(place)
+    plain = passing(near.members[place].columns)
+    if alone:
+        return Project(delta, (*plain, Output(_weight(place), column(WEIGHT))))
+
+    def part(rows: Operator, weight: Expression, is_new: Expression) -> Operator:
+        return Project(rows, (*plain, Output(_weight(place), weight), Output(_mark(place), is_new)))
+
+    # X° = X′ − ΔX. What of ΔX is not near any other change meets none and does no harm.
+    new = part(delta, column(WEIGHT), exp.true())
+    gone = part(delta, exp.Neg(this=column(WEIGHT)), exp.false())
+    return UnionAll((part(near.rows(place), number(1), exp.false()), gone, new))
+
+
+def _weight(place: int) -> str:
+    return hidden("weight", place + 1)
+
+
+def _mark(place: int) -> str:
+    return hidden("new", place + 1)
+
+
+def _term(join: InnerJoin, change: Operator, others: dict[int, Operator]) -> Operator:
+    """The change of one group beside the other inputs, each restricted by what is bound before it."""
+    weight = hidden("weight", 0)
+    bound, left = renamed(change, {WEIGHT: weight}), dict(others)
+    waiting = [condition for condition in join.conditions if not references(condition) <= frozenset(change.columns)]
+    if len(others) == len(join.members) - 1:
+        waiting = list(join.conditions)  # of a single input nothing was checked yet
     while left:
         position = _next_member(waiting, bound, left)
         member = left.pop(position)
@@ -94,10 +141,7 @@ def _follow(join: InnerJoin, start: Operator, others: dict[int, Operator]) -> Op
         ready = tuple(condition for condition in waiting if references(condition) <= available)
         waiting = [condition for condition in waiting if condition not in ready]
         bound = InnerJoin((bound, member), ready)
-    if waiting:
-        # Conditions over the starting input alone: nothing joined after it made them ready.
-        bound = Filter(bound, all_of(waiting) or exp.true())
-    return bound
+    return Project(bound, (*passing(join.columns), Output(WEIGHT, column(weight))))
 
 
 def _next_member(conditions: list[Expression], bound: Operator, left: dict[int, Operator]) -> int:

@@ -1,4 +1,7 @@
-"""SemiJoin: the rows of a relation whose key is among wanted keys. It is how a restriction ends at a scan."""
+"""SemiJoin: the rows of a relation whose key is among wanted keys. It is how a restriction ends at a scan.
+
+Without: the others.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,7 @@ from trickle.algebra.restrict import Keys, restrict
 
 
 @dataclass(frozen=True, eq=False)
-class SemiJoin(Operator):
-    """The rows of `input` that agree with some row of `keys` on every pair (column of input, column of keys)."""
-
+class _ByKeys(Operator):
     input: Operator
     keys: Operator
     pairs: tuple[tuple[str, str], ...]
@@ -31,8 +32,25 @@ class SemiJoin(Operator):
         return self.input.columns
 
 
+class SemiJoin(_ByKeys):
+    """The rows of `input` that agree with some row of `keys` on every pair (column of input, column of keys)."""
+
+
+class Without(_ByKeys):
+    """The rows of `input` that agree with no row of `keys`; where NULL equals nothing, it stays."""
+
+
 @lower.register
 def _(join: SemiJoin, leaves: Leaves) -> exp.Query:
+    return _joined(join, leaves, "left semi")
+
+
+@lower.register
+def _(join: Without, leaves: Leaves) -> exp.Query:
+    return _joined(join, leaves, "left anti")
+
+
+def _joined(join: _ByKeys, leaves: Leaves, words: str) -> exp.Query:
     # Key columns may be called as the restricted ones are: both sides are qualified.
     equals = exp.NullSafeEQ if join.null_safe else exp.EQ
     matches = all_of(
@@ -40,7 +58,7 @@ def _(join: SemiJoin, leaves: Leaves) -> exp.Query:
         for wanted, key in join.pairs
     )
     query = select(passing(join.columns), derived(join.input, leaves))
-    return query.join(derived(join.keys, leaves, "k"), on=matches, join_type="left semi", copy=False)
+    return query.join(derived(join.keys, leaves, "k"), on=matches, join_type=words, copy=False)
 
 
 @restrict.register(Operator)
@@ -49,7 +67,23 @@ def restrict_here(node: Operator, keys: Keys) -> Operator:
     return SemiJoin(node, keys.relation, keys.pairs, keys.null_safe) if keys.pairs else node
 
 
-@restrict.register
-def _(join: SemiJoin, keys: Keys) -> Operator:
-    inner = restrict(join.input, keys)
-    return SemiJoin(inner, join.keys, join.pairs, join.null_safe)
+@restrict.register(SemiJoin)
+@restrict.register(Without)
+def _(join: SemiJoin | Without, keys: Keys) -> Operator:
+    return join.with_inputs((restrict(join.input, keys), join.keys))
+
+
+def restrict_exactly(node: Operator, keys: Keys) -> Operator:
+    """X ⋉ K, as near to the scans as possible: restricted again at the top, where something was left out below."""
+    restricted = restrict(node, keys)
+    return restricted if _is_by_all(restricted, keys) else restrict_here(restricted, keys)
+
+
+def _is_by_all(restricted: Operator, keys: Keys) -> bool:
+    """Whether a restriction visibly used every key column. Of one column there is nothing to leave out."""
+    if len(keys.pairs) == 1:
+        return True
+    inner = restricted
+    while not isinstance(inner, SemiJoin) and len(inner.inputs) == 1:
+        (inner,) = inner.inputs
+    return isinstance(inner, SemiJoin) and inner.keys is keys.relation and len(inner.pairs) == len(keys.pairs)

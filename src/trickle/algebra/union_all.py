@@ -9,13 +9,12 @@ from sqlglot import exp
 
 from trickle.algebra.differentiate import Window, differentiate
 from trickle.algebra.expressions import passing
-from trickle.algebra.filter import Filter
 from trickle.algebra.lower import Leaves, derived, lower, select
 from trickle.algebra.operator import Operator, require
-from trickle.algebra.project import Project, exactly
+from trickle.algebra.project import exactly
 from trickle.algebra.prune import prune
 from trickle.algebra.restrict import Keys, restrict
-from trickle.algebra.semi_join import SemiJoin, restrict_here
+from trickle.algebra.semi_join import restrict_exactly
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,17 +61,7 @@ def _(union_all: UnionAll, window: Window) -> Operator | None:
 @restrict.register
 def _(union_all: UnionAll, keys: Keys) -> Operator:
     """To every branch by all keys: where one used only some, a group would stay in it and go from the others."""
-    branches = (restrict(branch, keys) for branch in union_all.branches)
-    return UnionAll(tuple(branch if _by_all(branch, keys) else restrict_here(branch, keys) for branch in branches))
-
-
-def _by_all(restricted: Operator, keys: Keys) -> bool:
-    """Whether a restriction visibly used every key column. By one column there is nothing to leave out."""
-    while isinstance(restricted, Project | Filter):
-        restricted = restricted.input
-    if isinstance(restricted, SemiJoin) and restricted.keys is keys.relation:
-        return len(restricted.pairs) == len(keys.pairs)
-    return len(keys.pairs) == 1
+    return UnionAll(tuple(restrict_exactly(branch, keys) for branch in union_all.branches))
 
 
 @prune.register

@@ -25,7 +25,7 @@ from trickle.failpoints import reach
 from trickle.names import VISIBLE, WEIGHT, quote
 from trickle.refresh.apply import RowCounts, prepare, with_row_ids
 from trickle.refresh.choose import Choice
-from trickle.refresh.plan import Programs, RefreshPlan
+from trickle.refresh.plan import Programs, RefreshPlan, window_of
 from trickle.refresh.spark_errors import is_file_missing, is_overflow, no_raw_java, translate
 from trickle.store.delta_log import Snapshot
 from trickle.store.leaves import PinnedLeaves, changes, earlier
@@ -146,7 +146,7 @@ class _Run:
         moved = frozenset(key for key in self._plan.changed if key not in feeds or feeds[key].rows)
         if moved != self._plan.changed:
             # A feed may be empty after all (no-op updates, unused columns): plan again without that source.
-            program = self._executor.programs.get(self._plan.definition.storage, moved) if moved else None
+            program = self._program(moved) if moved else None
         if program is None:
             reason = "the changes cancel out in the columns the query uses"
             return replace(choice, action=Action.NO_DATA, reason=reason), RowCounts(), None
@@ -154,6 +154,9 @@ class _Run:
             change = self._gather(program, feeds)
         counts, commit = self._apply(choice, change)
         return choice, counts, commit
+
+    def _program(self, moved: frozenset[str]) -> Program | None:
+        return self._executor.programs.get(self._plan.definition.storage, window_of(moved, self._plan.pins))
 
     def _full(self, choice: Choice) -> tuple[RowCounts, StoredCommit | None]:
         """Recompute; write only the difference where that keeps the tables above this one incremental."""

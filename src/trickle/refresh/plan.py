@@ -63,19 +63,24 @@ class RefreshPlan:
 
 @dataclass
 class Programs:
-    """Compiled programs, by storage and by which sources changed; a definition or schema change makes new storage."""
+    """Compiled programs, by storage and by what changed; a definition or schema change makes new storage."""
 
     limit: int = 512
-    _programs: dict[tuple[str, str, frozenset[str]], Program | None] = field(default_factory=dict)
+    _programs: dict[tuple[str, str, Window], Program | None] = field(default_factory=dict)
 
-    def get(self, storage: Storage, changed: frozenset[str]) -> Program | None:
-        key = (type(storage).__name__, storage.contents.digest, changed)
+    def get(self, storage: Storage, window: Window) -> Program | None:
+        key = (type(storage).__name__, storage.contents.digest, window)
         if key not in self._programs:
             if len(self._programs) >= self.limit:
                 self._programs.pop(next(iter(self._programs)))
-            change = storage.change(Window(changed))
+            change = storage.change(window)
             self._programs[key] = build_program(change) if change else None
         return self._programs[key]
+
+
+def window_of(changed: frozenset[str], pins: Mapping[str, Snapshot]) -> Window:
+    """What a program is built for; sizes by their number of digits, or every commit would ask for a new program."""
+    return Window(changed, tuple((key, len(str(pin.size_in_bytes))) for key, pin in sorted(pins.items())))
 
 
 def plan_refresh(
@@ -114,7 +119,7 @@ def plan_refresh(
     if choice.action is not Action.DIFFERENTIAL:
         return plan(choice, windows)
     changed = frozenset(window.key for window in windows if window.changes_data)
-    program = programs.get(definition.storage, changed)
+    program = programs.get(definition.storage, window_of(changed, pins))
     if program is None:
         return plan(Choice(Action.NO_DATA, "the query uses nothing that changed", choice.estimates), windows)
     return plan(choice, windows, program)
