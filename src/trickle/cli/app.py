@@ -207,7 +207,8 @@ app.add_typer(measurements, name="bench")
 Changes = Annotated[str, typer.Option("--change", metavar="LIST", help="Percentages of the rows that change.")]
 Cycles = Annotated[int, typer.Option("--cycles", min=1, help="How often each change is measured, after a warm-up.")]
 Out = Annotated[
-    Path | None, typer.Option("--out", metavar="DIR", file_okay=False, help="Write results.json and results.md here.")
+    Path | None,
+    typer.Option("--out", metavar="DIR", file_okay=False, help="Write results.json, results.md and pictures here."),
 ]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rich.text import Text
 
+from trickle.bench.chart import draw
 from trickle.bench.ladder import Ladder
 from trickle.bench.report import markdown
 from trickle.bench.run import Benchmark
@@ -46,6 +47,7 @@ def run_bench(run: Invocation, workload: Workload, change: str, cycles: int, out
         out.mkdir(parents=True, exist_ok=True)
         (out / "results.json").write_text(json.dumps(results.as_document(), indent=1), encoding="utf-8")
         (out / "results.md").write_text(text, encoding="utf-8")
+        draw(results, out)
     run.console.document(results.as_document(), Text(text))
 
 
