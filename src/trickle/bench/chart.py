@@ -30,8 +30,8 @@ def draw(results: Results, place: Path) -> list[Path]:
         axes.set_yscale("log")
         axes.set_ylabel("seconds")
         axes.set_xticks(range(len(results.queries)), results.queries, rotation=60 if len(results.queries) > 10 else 20)
-        axes.set_title(f"{results.workload}, {float(change) * 100:g} % changed", fontsize=10)
-        axes.legend(fontsize=8, frameon=False, ncols=3)
+        axes.set_title(f"{results.workload}, {float(change) * 100:g} % changed", fontsize=10, loc="left")
+        figure.legend(loc="outside upper right", fontsize=8, frameon=False, ncols=3)
         files.append(place / f"bars-{float(change) * 100:g}.svg")
         figure.savefig(files[-1])
     if len(changes) > 1:

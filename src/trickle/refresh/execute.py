@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from trickle.algebra.lower import lower
 from trickle.algebra.opaque import Opaque
@@ -18,6 +19,7 @@ from trickle.algebra.operator import Operator, walk
 from trickle.algebra.program import Program, Step, StepKind
 from trickle.algebra.reference import Reference
 from trickle.algebra.scan import Reading, Scan
+from trickle.algebra.semi_join import SemiJoin
 from trickle.algebra.storage import STORED
 from trickle.catalog.model import Action, Progress, RefreshRecord
 from trickle.errors import Reinitialise
@@ -25,6 +27,7 @@ from trickle.failpoints import reach
 from trickle.names import VISIBLE, WEIGHT, quote
 from trickle.refresh.apply import RowCounts, prepare, with_row_ids
 from trickle.refresh.choose import Choice
+from trickle.refresh.gather import narrowed
 from trickle.refresh.plan import Programs, RefreshPlan, window_of
 from trickle.refresh.spark_errors import is_file_missing, is_overflow, no_raw_java, translate
 from trickle.store.delta_log import Snapshot
@@ -232,6 +235,8 @@ class _Run:
 
     def _kept_or_named(self, step: Step, small: set[str]) -> str:
         """The view of a step: over rows at hand a short one is computed where it is used, all others once."""
+        if step.kind is StepKind.GATHER and step.table not in small:
+            return self._gathered(step)
         text = self._text(step.operator)
         frame = self._workspace.sql(text)
         size = len(text) + sum(text.count(quote(view)) * size for view, size in self._sizes.items())
@@ -240,6 +245,19 @@ class _Run:
         view = self._workspace.name(frame, step.name)
         self._sizes[view] = size
         return view
+
+    def _gathered(self, step: Step) -> str:
+        """The view of the rows of a large table that match the keys; without keys nothing is read."""
+        gather = step.operator
+        assert isinstance(gather, SemiJoin)
+        keys = self._keep(self._frame(gather.keys), f"{step.name}_keys")
+        if keys.local is None:
+            return self._keep(self._frame(gather), step.name).view
+        if not keys.rows:
+            schema = self._frame(gather).schema
+            return self._workspace.keep_local(to_arrow_schema(schema).empty_table(), schema, step.name).view
+        self._views[f"{step.name}_keys"] = keys.view
+        return self._keep(self._frame(narrowed(gather, f"{step.name}_keys", keys.local)), step.name).view
 
     def _is_far(self, node: Operator, small: set[str]) -> bool:
         """Whether a leaf has to be read, rather than being at hand."""
