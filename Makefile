@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format types fuzz sparkfuzz tpch lock clean
+.PHONY: help setup demo test lint format types fuzz sparkfuzz tpch bench lock clean
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -40,6 +40,10 @@ QUERIES ?=
 tpch: setup ## run the TPC-H-derived suite; SF=1 sets the scale factor, CYCLES=5 the cycles, QUERIES="q03 q18" only some
 	@TPCH_SF=$(SF) TPCH_CYCLES=$(CYCLES) TPCH_QUERIES="$(QUERIES)" TPCH_DATA=artifacts/tpch \
 		$(BIN)/pytest tests/tpch --log-cli-level=INFO --log-disable=py4j.clientserver
+
+bench: setup ## measure refreshes against plain Spark: TPC-H at scale factor 1, then single shapes; about an hour
+	@$(BIN)/trickle bench tpch --out artifacts/bench/tpch
+	@$(BIN)/trickle bench ladder --out artifacts/bench/ladder
 
 lock: ## choose the newest allowed versions and write requirements.lock
 	@scripts/lock.sh

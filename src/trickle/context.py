@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from trickle.algebra.operator import walk
+from trickle.algebra.scan import Scan
 from trickle.catalog.catalog import Catalog
 from trickle.catalog.model import Mode, StreamTable
 from trickle.engine.session import start_session
@@ -20,7 +22,7 @@ from trickle.refresh.definition import MEANING, Compiler, Definition, KnownStrea
 from trickle.refresh.parts import part_name
 from trickle.refresh.plan import Programs
 from trickle.sql.tokens import mentioned
-from trickle.store.logs import DeltaLogs
+from trickle.store.logs import DeltaLogs, local_path
 from trickle.store.namespace import Namespace, delete_directory, split_name
 from trickle.store.sources import DeltaSource, ViewSource, look_up
 
@@ -179,6 +181,14 @@ class Context:
         )
         self._definitions[table.id] = (_version(table), definition)
         return definition
+
+    def columns_read(self, location: str) -> Iterator[frozenset[str]]:
+        """The columns that each definition compiled so far reads of the table in a place."""
+        for _, definition in self._definitions.values():
+            keys = {key for key, place in definition.sources.items() if location in (place, local_path(place))}
+            scans = [node for node in walk(definition.tree) if isinstance(node, Scan) and node.table in keys]
+            if scans:
+                yield frozenset(source for scan in scans for source, _ in scan.reads)
 
     def _stand_in(self, query: str, database: str, settings: Mapping[str, str]) -> None:
         """Puts the engine's session where the query was written: its names, database and settings."""

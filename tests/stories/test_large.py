@@ -54,3 +54,44 @@ def test_a_full_refresh_that_changes_most_rows_writes_everything_anew(t: trickle
     report = t.refresh("copy")
     assert (report.rows_inserted, report.rows_deleted) == (1, 1)
     assert_right(t)
+
+
+def test_a_large_table_is_searched_by_the_keys_of_a_change(t: trickle.Trickle, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workspace, "LOCAL_ROWS", 1_000)
+    t.sql(
+        "CREATE TABLE orders AS SELECT id, id % 7 AS customer, DATE'2024-01-01' + CAST(id AS INT) AS day FROM range(50)"
+    )
+    t.sql("CREATE TABLE customers AS SELECT id, concat('customer ', id) AS name FROM range(9)")
+    t.sql("CREATE TABLE days AS SELECT DATE'2024-01-01' + CAST(id AS INT) AS day, id AS number FROM range(60)")
+    query = (
+        "SELECT o.id, c.name, d.number FROM orders o JOIN customers c ON o.customer = c.id JOIN days d ON o.day = d.day"
+    )
+    t.create_stream_table("named", query)
+    t.create_stream_table("missing", "SELECT c.id FROM customers c LEFT ANTI JOIN orders o ON o.customer = c.id")
+    for statement in (
+        "INSERT INTO orders VALUES (100, 8, DATE'2024-02-20'), (101, NULL, NULL)",
+        "UPDATE customers SET name = 'nobody' WHERE id IN (2, 7)",
+        "UPDATE orders SET customer = 7 WHERE id % 10 = 3",
+        "DELETE FROM days WHERE number IN (3, 59)",
+        "UPDATE orders SET day = NULL WHERE id = 5",
+    ):
+        t.sql(statement)
+        assert trickle.Action.DIFFERENTIAL in {report.action for report in t.refresh()}
+        assert_right(t)
+
+
+def test_what_is_held_for_the_next_refresh_goes_with_the_connection(t: trickle.Trickle) -> None:
+    def held() -> int:
+        return int(t.spark._jsparkSession.sharedState().cacheManager().numCachedEntries())  # type: ignore[attr-defined]
+
+    t.sql("CREATE TABLE numbers AS SELECT id, id % 5 AS k FROM range(100)")
+    t.create_stream_table("counts", "SELECT k, COUNT(*) AS n FROM numbers GROUP BY k")
+    t.create_stream_table("sums", "SELECT k, SUM(id) AS n FROM numbers GROUP BY k")
+    before = held()
+    for number in range(3):
+        t.sql(f"UPDATE numbers SET k = {number} WHERE id < 10")
+        t.refresh()
+        assert_right(t)
+    assert held() > before
+    t.close()
+    assert held() == before

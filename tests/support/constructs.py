@@ -98,7 +98,7 @@ SECTIONS: dict[str, tuple[Construct, ...]] = {
         Construct(
             "INNER, CROSS, NATURAL, USING, comma joins",
             "InnerJoin",
-            "one term for each changed input, along the join graph",
+            "changes ask along the join graph for what matches them; one combination of what was found",
             MATCHES,
             (
                 "SELECT q1.b, q2.c, q3.x FROM r AS q1 JOIN t AS q2 ON q1.a = q2.a JOIN u AS q3 USING (c)",

@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from pyspark.errors import PySparkException
@@ -30,7 +30,9 @@ from trickle.refresh.choose import Choice
 from trickle.refresh.gather import narrowed
 from trickle.refresh.plan import Programs, RefreshPlan, window_of
 from trickle.refresh.spark_errors import is_file_missing, is_overflow, no_raw_java, translate
+from trickle.refresh.window import SourceWindow
 from trickle.store.delta_log import Snapshot
+from trickle.store.feeds import Feeds
 from trickle.store.leaves import PinnedLeaves, changes, earlier
 from trickle.store.light import CHANGE_TYPE, is_light, read, read_changes, read_earlier
 from trickle.store.logs import DeltaLogs
@@ -65,7 +67,8 @@ class Executor:
 
     session: SparkSession
     logs: DeltaLogs
-    programs: Programs = field(default_factory=Programs)
+    programs: Programs
+    feeds: Feeds
 
     def run(self, plan: RefreshPlan, has_dependents: bool) -> Outcome:
         """Carries a plan out. Raises TrickleError; whatever it raises, nothing is half-written."""
@@ -207,21 +210,24 @@ class _Run:
     def _read_feeds(self, program: Program) -> dict[str, Kept]:
         feeds = [step for step in program.steps if step.kind is StepKind.CHANGES]
         for step in feeds:
-            self._read_small_feed(step)
+            window = next(window for window in self._plan.windows if window.key == step.table)
+            columns = [name for name in step.operator.columns if name != WEIGHT]
+            view = self._read_small_feed(step, window, columns) or self._executor.feeds.view(
+                self._plan.versions[step.table], window.rows_changed, columns
+            )
+            if view:
+                self._views[changes(step.table)] = view
         return {step.table: self._keep(self._frame(step.operator), step.name) for step in feeds}
 
-    def _read_small_feed(self, step: Step) -> None:
-        """Has the rows of a short change feed at hand, where delta-rs can read it."""
-        window = next(window for window in self._plan.windows if window.key == step.table)
+    def _read_small_feed(self, step: Step, window: SourceWindow, columns: list[str]) -> str | None:
+        """The view of a short change feed at hand, where delta-rs can read it."""
         if not self._workspace.is_few(window.rows_changed):
-            return
-        columns = [name for name in step.operator.columns if name != WEIGHT]
+            return None
         rows = read_changes(self._plan.pins[step.table], window.before, columns)
         if rows is None:
-            return
+            return None
         schema = self._plan.pins[step.table].schema(columns).add(CHANGE_TYPE, "string")
-        kept = self._workspace.keep_local(rows.select(schema.names), schema, f"feed_{step.name}")
-        self._views[changes(step.table)] = kept.view
+        return self._workspace.keep_local(rows.select(schema.names), schema, f"feed_{step.name}").view
 
     def _gather(self, program: Program, feeds: Mapping[str, Kept]) -> DataFrame:
         """Runs every step but the last, whose result is computed where it is applied."""

@@ -27,6 +27,7 @@ from trickle.refresh.parts import draft, part_name
 from trickle.refresh.plan import NO_NEW_VERSION, RefreshPlan, plan_refresh
 from trickle.refresh.window import SourceWindow, frontier_of
 from trickle.store.delta_log import CDF_PROPERTY, Snapshot
+from trickle.store.feeds import Feeds
 from trickle.store.table import CommitInfo, StorageTable, overtaken
 
 _FULL_ON_REQUEST = "asked for with FULL"
@@ -91,13 +92,20 @@ class Refresher:
             for part in self._graph().unread():
                 self.context.erase(part)
 
+    def close(self) -> None:
+        """Gives back what Spark holds for later refreshes."""
+        with self._lock:
+            if self._executor:
+                self._executor.feeds.close()
+
     def _graph(self) -> Graph:
         return Graph.of(self.context.catalog.stream_tables())
 
     @property
     def executor(self) -> Executor:
         if self._executor is None:
-            self._executor = Executor(self.context.session, self.context.logs, self.context.programs)
+            feeds = Feeds(self.context.session, self.context.columns_read)
+            self._executor = Executor(self.context.session, self.context.logs, self.context.programs, feeds)
         return self._executor
 
 

@@ -66,7 +66,7 @@ class PinnedLeaves:
         versions = self.sources[table]
         if reading == Reading.DELTA:
             held = self.views.get(changes(table))
-            return _changes(quote(held) if held else _feed(versions))
+            return _changes(quote(held) if held else change_feed(versions))
         held = table if reading == Reading.AFTER else earlier(table)
         if held in self.views:
             return _view(self.views[held])
@@ -98,7 +98,8 @@ def delta_table(location: str, version: int | None = None) -> exp.Table:
     return table
 
 
-def _feed(versions: Versions) -> str:
+def change_feed(versions: Versions) -> str:
+    """The table function that reads a source's changes in a window."""
     return f"table_changes_by_path({literal(versions.location)}, {versions.before + 1}, {versions.after})"
 
 
