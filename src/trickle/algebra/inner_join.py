@@ -21,7 +21,7 @@ from trickle.algebra.filter import Filter
 from trickle.algebra.lower import Leaves, derived, lower, select
 from trickle.algebra.near import Near
 from trickle.algebra.operator import Operator, require, require_distinct, require_known
-from trickle.algebra.project import Project, renamed
+from trickle.algebra.project import Project, exactly, renamed
 from trickle.algebra.prune import prune
 from trickle.algebra.restrict import Keys, restrict
 from trickle.algebra.scan import before
@@ -127,6 +127,8 @@ def _mark(place: int) -> str:
 
 def _term(join: InnerJoin, change: Operator, others: dict[int, Operator]) -> Operator:
     """The change of one group beside the other inputs, each restricted by what is bound before it."""
+    if not others:
+        return exactly(change, (*join.columns, WEIGHT))
     weight = hidden("weight", 0)
     bound, left = renamed(change, {WEIGHT: weight}), dict(others)
     waiting = [condition for condition in join.conditions if not references(condition) <= frozenset(change.columns)]
