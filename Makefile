@@ -29,7 +29,7 @@ format: setup ## rewrite the code in the common format
 	@$(BIN)/ruff check --quiet --fix-only . && $(BIN)/ruff format .
 
 fuzz: setup ## run the laws on many more random queries, for minutes
-	@$(BIN)/pytest -m long tests/laws
+	@$(BIN)/pytest -m long tests/laws -s
 
 sparkfuzz: setup ## keep stream tables of random queries on Spark, 3,000 refreshes
 	@$(BIN)/pytest -m long tests/fuzz -s

@@ -25,6 +25,10 @@ _TUNABLES = {
 """A third of the time of a small statement is spent in malloc, as long as it gives memory back at once."""
 
 
+_TELL_EVERY = 300
+"""Seconds after which a long run says how far it is: it may be stopped before its end, and go on from that seed."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """When to stop: after so many refreshes, or seconds, or failures."""
@@ -56,7 +60,7 @@ class Report:
 
 def fuzz(seed: int, step: int, changes: int, limits: Limits) -> Report:
     """Checks the cases of every `step`-th seed from `seed` on."""
-    report, started = Report(), time.monotonic()
+    report, started, told = Report(), time.monotonic(), 0
     history = History(SCHEMA)
     while (
         report.tally.refreshes < limits.refreshes
@@ -74,6 +78,9 @@ def fuzz(seed: int, step: int, changes: int, limits: Limits) -> Report:
             history = History(SCHEMA)
         seed += step
         report.seconds = time.monotonic() - started
+        if report.seconds > (told + 1) * _TELL_EVERY:
+            told += 1
+            print(f"before seed {seed}: {report.tally.refreshes:,} refreshes, {len(report.failures)} wrong", flush=True)
     history.close()
     return report
 
