@@ -79,6 +79,12 @@ QUERIES = {
     "groups of a union by an expression": (
         "SELECT SUM(x) AS v FROM (SELECT a AS x FROM r UNION ALL SELECT m FROM w) q"
     ),
+    "key that needs its parentheses": "SELECT (b + 1) / 2 AS k, COUNT(*) AS n FROM r GROUP BY k",
+    "condition as a key that needs its parentheses": "SELECT (f OR b > 1) AND NOT f AS k FROM r GROUP BY 1",
+    "comparison of a comparison as a key": "SELECT CASE WHEN (m <= b) <= f THEN 'yes' END AS k FROM r GROUP BY 1",
+    "key that compares a conjunction": (
+        "SELECT a AS k FROM r GROUP BY k, f OR (b <> b AND TRUE) IS NOT DISTINCT FROM FALSE"
+    ),
     "lateral alias of an aggregate": "SELECT s AS k, SUM(b) AS v, v + 1 AS w FROM r GROUP BY s",
     "chain of lateral aliases": "SELECT a + 1 AS x, x * 2 AS y, y - x AS z FROM r",
     "case around aggregates": (

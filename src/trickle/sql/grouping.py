@@ -34,7 +34,9 @@ class Grouping:
     scope: Scope
     environment: Environment
     keys: dict[Expression, str] = field(default_factory=dict)
-    """Grouping expression without parentheses → its column."""
+    """Grouping expression without parentheses, as it is compared with others → its column."""
+    written: dict[Expression, Expression] = field(default_factory=dict)
+    """The same → the expression itself, as it is computed."""
     sets: list[frozenset[Expression]] | None = None
     """GROUPING SETS: for each, the keys that are grouped by."""
     position: str = ""
@@ -63,6 +65,7 @@ class Grouping:
         for key in keys:
             bare = without_parentheses(key)
             if bare not in self.keys:
+                self.written[bare] = key
                 self.keys[bare] = self.builder.fresh(key.name if isinstance(key, exp.Column) else "key")
         if sets is not None:
             self.sets = [frozenset(without_parentheses(key) for key in chosen) for chosen in sets]
@@ -134,7 +137,7 @@ class Grouping:
 
     def _keyed(self) -> Operator:
         """The input with the keys as columns; with grouping sets each row once for every set, absent keys NULL."""
-        computed = [Output(name, self._attached(key)) for key, name in self.keys.items()]
+        computed = [Output(name, self._attached(self.written[key])) for key, name in self.keys.items()]
         tree = self.tree
         if self.sets is None:
             return Project(tree, (*passing(tree.columns), *computed)) if computed else tree
