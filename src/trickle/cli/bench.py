@@ -61,20 +61,22 @@ def _command() -> str:
 
 def tpch(scale_factor: float, queries: str, data: Path) -> Tpch:
     """Raises UserError."""
-    wanted = tuple(queries.replace(",", " ").split())
     every = Tpch(scale_factor, data)
-    unknown = [name for name in wanted if name not in every.queries]
-    if unknown:
-        raise UserError("no-such-query", f"there is no query {', '.join(unknown)}", hint="they are q01 to q22.")
+    wanted = _known("query", queries.replace(",", " ").split(), every, "q01 to q22")
     return Tpch(scale_factor, data, wanted) if wanted else every
 
 
 def ladder(rows: int, shapes: str) -> Ladder:
     """Raises UserError."""
     every = Ladder(rows)
-    wanted = tuple(item.strip() for item in shapes.split(",") if item.strip())
+    listed = [item.strip() for item in shapes.split(",") if item.strip()]
+    wanted = _known("shape", listed, every, ", ".join(every.queries))
+    return Ladder(rows, wanted) if wanted else every
+
+
+def _known(what: str, wanted: list[str], every: Workload, they_are: str) -> tuple[str, ...]:
+    """The names asked for. Raises UserError where the workload has no query of one of them."""
     unknown = [name for name in wanted if name not in every.queries]
     if unknown:
-        known = ", ".join(every.queries)
-        raise UserError("no-such-shape", f"there is no shape {', '.join(unknown)}", hint=f"they are {known}.")
-    return Ladder(rows, wanted) if wanted else every
+        raise UserError(f"no-such-{what}", f"there is no {what} {', '.join(unknown)}", hint=f"they are {they_are}.")
+    return tuple(wanted)
