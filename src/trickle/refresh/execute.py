@@ -256,14 +256,13 @@ class _Run:
         """The view of the rows of a large table that match the keys; without keys nothing is read."""
         gather = step.operator
         assert isinstance(gather, SemiJoin)
-        keys = self._keep(self._frame(gather.keys), f"{step.name}_keys")
-        if keys.local is None:
-            return self._keep(self._frame(gather), step.name).view
+        name = f"{step.name}_keys"
+        keys = self._keep(self._frame(gather.keys), name)
         if not keys.rows:
             schema = self._frame(gather).schema
             return self._workspace.keep_local(to_arrow_schema(schema).empty_table(), schema, step.name).view
-        self._views[f"{step.name}_keys"] = keys.view
-        return self._keep(self._frame(narrowed(gather, f"{step.name}_keys", keys.local)), step.name).view
+        self._views[name] = keys.view
+        return self._keep(self._frame(narrowed(gather, name, keys.local)), step.name).view
 
     def _is_far(self, node: Operator, small: set[str]) -> bool:
         """Whether a leaf has to be read, rather than being at hand."""

@@ -25,9 +25,11 @@ RANGES = 8
 Value = int | dt.date
 
 
-def narrowed(gather: SemiJoin, keys: str, values: pa.Table) -> Operator:
-    """The gather with its keys read from the step `keys`, which left `values`, and with their ranges as a condition."""
+def narrowed(gather: SemiJoin, keys: str, values: pa.Table | None) -> Operator:
+    """The gather with its keys read from the step `keys`; where its `values` are at hand, with their ranges too."""
     wanted = Reference(keys, gather.keys.columns)
+    if values is None:
+        return SemiJoin(gather.input, wanted, gather.pairs, gather.null_safe)
     condition = next((found for pair in gather.pairs if (found := _condition(gather, pair, values)) is not None), None)
     rows = gather.input if condition is None else Filter(gather.input, condition)
     return SemiJoin(rows, wanted, gather.pairs, gather.null_safe)
