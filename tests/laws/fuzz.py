@@ -71,6 +71,7 @@ def fuzz(seed: int, step: int, changes: int, limits: Limits) -> Report:
         try:
             if check(history, case, report.tally):
                 report.failures.append(f"seed {seed}\n\n{reproduction(*shrink(history, case))}")
+                print(report.failures[-1], flush=True)
         except Invalid as error:
             report.invalid.append(f"seed {seed}: {error}\n{case.query}")
             # After an error of its own DuckDB answers nothing any more.

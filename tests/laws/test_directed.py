@@ -19,6 +19,7 @@ QUERIES = {
     "group by in parentheses": "SELECT a + 1 AS k, COUNT(*) AS n FROM r GROUP BY (a + 1)",
     "group by with parentheses inside": "SELECT a + 1 AS k, COUNT(*) AS n FROM r GROUP BY (a) + 1",
     "selected in parentheses": "SELECT (a) AS k, (a + 1) AS l, MIN(b) AS n FROM r GROUP BY a",
+    "group by all of a test for null": "SELECT a IS NULL AS k FROM r GROUP BY ALL HAVING k BETWEEN FALSE AND TRUE",
     "group by all in parentheses": "SELECT (a + b) AS k, MAX(m) AS n FROM r GROUP BY ALL",
     "group by a constant": "SELECT 'x' AS k, COUNT(*) AS n FROM r GROUP BY k",
     "key selected twice": "SELECT a AS x, a AS y, SUM(b) AS n FROM r GROUP BY a",

@@ -38,9 +38,16 @@ def _read_instead(table: exp.Table, found: exp.Expr) -> None:
 
 
 def _spell_out_grouping(select: exp.Select) -> None:
-    """GROUP BY a, b WITH ROLLUP → GROUP BY ROLLUP (a, b); and Spark has no row for () where there are no rows."""
+    """GROUP BY a, b WITH ROLLUP → GROUP BY ROLLUP (a, b); and Spark has no row for () where there are no rows.
+
+    GROUP BY ALL → the items without an aggregate: DuckDB takes the columns inside of some (`x IS NULL`) instead.
+    """
     group = select.args.get("group")
     if group is None:
+        return
+    if group.args.get("all"):
+        items = [item.unalias().copy() for item in select.expressions if not item.find(exp.AggFunc)]
+        select.set("group", exp.Group(expressions=[exp.paren(item) for item in items]) if items else None)
         return
     for kind in ("rollup", "cube"):
         for item in group.args.get(kind) or ():
