@@ -21,7 +21,7 @@ types() {
 }
 
 tests() {
-  run pytest -m "not long"
+  run pytest -m "not long" -n 2 --dist loadgroup --durations 25
 }
 
 for group in "$@"; do

@@ -44,7 +44,13 @@ def update_specs(request: pytest.FixtureRequest) -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test that asks for the session, so that `-m "not spark"` leaves out all of them."""
+    """Marks every test that asks for the session, so that `-m "not spark"` leaves out all of them.
+
+    Of two processes (`pytest -n 2 --dist loadgroup`) one has all of these, for there to be one Spark, and the other one
+    the rest, file by file.
+    """
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
+        with_spark = "spark" in getattr(item, "fixturenames", ())
+        if with_spark:
             item.add_marker(pytest.mark.spark)
+        item.add_marker(pytest.mark.xdist_group("spark" if with_spark else item.path.stem))

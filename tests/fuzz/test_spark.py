@@ -11,9 +11,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from connection import connected
 from laws.data import SCHEMA, Row, random_change, random_changed, random_tables
@@ -45,6 +48,7 @@ class Sources:
         self._rows: dict[str, dict[int, Row]] = {}
         self._next = 0
         self._session = t.spark.newSession()
+        self._session.conf.set("spark.sql.adaptive.enabled", "false")  # a job for every shuffle, of a handful of rows
         self._stale: set[str] = set()
         for table, rows_ in random_tables(rng).items():
             t.sql(f"CREATE TABLE {table} ({self._shape(table)}, id BIGINT)")
@@ -64,12 +68,17 @@ class Sources:
     def answer(self, query: str) -> Counter[tuple[Any, ...]]:
         """What Spark itself makes of a query over these rows, held in memory."""
         for table in self._stale:
-            frame = self._session.createDataFrame(
-                [(*row, key) for key, row in self._rows[table].items()], f"{self._shape(table)}, id BIGINT"
-            )
-            frame.createOrReplaceTempView(table)
+            self._held(table).createOrReplaceTempView(table)
         self._stale.clear()
         return multiset(self._session.sql(query))
+
+    def _held(self, table: str) -> DataFrame:
+        """The rows of a source as a local relation; made from tuples it would be unpickled in every query."""
+        schema = StructType.fromDDL(f"{self._shape(table)}, id BIGINT")
+        held = [dict(zip(schema.names, (*row, key), strict=True)) for key, row in self._rows[table].items()]
+        wanted = to_arrow_schema(schema)
+        rows = pa.Table.from_pylist(held, wanted) if held else wanted.empty_table()
+        return self._session.createDataFrame(rows, schema)
 
     def _merge(self, table: str, feed: list[tuple[Row, int]]) -> None:
         self._stale.add(table)
