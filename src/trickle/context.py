@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -11,20 +10,14 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from trickle.algebra.operator import walk
-from trickle.algebra.scan import Scan
 from trickle.catalog.catalog import Catalog
-from trickle.catalog.model import Mode, StreamTable
+from trickle.catalog.model import StreamTable
+from trickle.definitions import Definitions
 from trickle.engine.session import start_session
 from trickle.errors import UserError
-from trickle.names import is_part
-from trickle.refresh.definition import MEANING, Compiler, Definition, KnownStreamTable, lookup_key
-from trickle.refresh.parts import part_name
 from trickle.refresh.plan import Programs
-from trickle.sql.tokens import mentioned
-from trickle.store.logs import DeltaLogs, local_path
-from trickle.store.namespace import Namespace, delete_directory, split_name
-from trickle.store.sources import DeltaSource, ViewSource, look_up
+from trickle.store.logs import DeltaLogs
+from trickle.store.namespace import Namespace, delete_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +38,9 @@ class Context:
     catalog: Catalog
     given: SparkSession | None = None
     programs: Programs = field(default_factory=Programs)
-    _definitions: dict[str, tuple[str, Definition]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.definitions = Definitions(self)
 
     @cached_property
     def spark(self) -> SparkSession:
@@ -89,7 +84,7 @@ class Context:
         self.catalog.remove(table.id)
         if not table.hidden:
             self.namespace.retract(table)
-        self.forget(table)
+        self.definitions.forget(table)
         delete_directory(self.spark, table.location)
 
     def canonical_name(self, name: str) -> str:
@@ -117,117 +112,3 @@ class Context:
         if self.given is None and "spark" not in self.__dict__:
             return "default"
         return self.spark.catalog.currentDatabase()
-
-    # Definitions
-
-    def settings(self) -> dict[str, str]:
-        """What decides the meaning of a query in the user's session, now."""
-        found = {key: self.spark.conf.get(key, None) for key in MEANING}
-        return {key: value for key, value in found.items() if value is not None}
-
-    def compile(
-        self,
-        name: str,
-        query: str,
-        *,
-        database: str,
-        settings: Mapping[str, str],
-        allow_nondeterministic: bool,
-        parts: Collection[str] = (),
-    ) -> Definition:
-        """A definition, compiled under the settings it was created with; `parts` are the hidden tables it may read."""
-        self._stand_in(query, database, settings)
-
-        def find(table: exp.Table) -> DeltaSource | ViewSource:
-            return look_up(self.session, table, database)
-
-        def find_part(text: str) -> KnownStreamTable | None:
-            part = part_name(text, database, settings)
-            return self._part(part) if part in parts else None
-
-        compiler = Compiler(self.session, self.logs, find, self._known_stream_tables(), find_part, database)
-        try:
-            return compiler.compile(name, query, allow_nondeterministic=allow_nondeterministic)
-        except UserError as error:
-            if error.code == "unknown-table":
-                self._refuse_temporary(query)
-            raise
-
-    def _refuse_temporary(self, query: str) -> None:
-        """The engine's session does not see the user's temporary views; say so where one was meant."""
-        for table in self.spark.catalog.listTables():
-            if table.isTemporary and table.name.lower() in mentioned(query):
-                raise UserError(
-                    "temporary-source",
-                    f"{table.name} is a temporary view",
-                    detail="It ends with the session; a stream table outlives it.",
-                    hint="create a permanent view, or put its query into the definition.",
-                )
-
-    def definition(self, table: StreamTable) -> Definition:
-        """The compiled definition, compiled again when names, views or columns are not what they were."""
-        self._stand_in(table.query, table.database, table.settings)
-        cached = self._definitions.get(table.id)
-        if cached and cached[0] == _version(table) and self._is_current(cached[1]):
-            return cached[1]
-        allow = table.mode is Mode.FULL
-        definition = self.compile(
-            table.name,
-            table.query,
-            database=table.database,
-            settings=table.settings,
-            allow_nondeterministic=allow,
-            parts=_parts(table),
-        )
-        self._definitions[table.id] = (_version(table), definition)
-        return definition
-
-    def columns_read(self, location: str) -> Iterator[frozenset[str]]:
-        """The columns that each definition compiled so far reads of the table in a place."""
-        for _, definition in self._definitions.values():
-            keys = {key for key, place in definition.sources.items() if location in (place, local_path(place))}
-            scans = [node for node in walk(definition.tree) if isinstance(node, Scan) and node.table in keys]
-            if scans:
-                yield frozenset(source for scan in scans for source, _ in scan.reads)
-
-    def _stand_in(self, query: str, database: str, settings: Mapping[str, str]) -> None:
-        """Puts the engine's session where the query was written: its names, database and settings."""
-        self.namespace.learn(query)
-        for key, value in settings.items():
-            self.session.conf.set(key, value)
-        self.session.catalog.setCurrentDatabase(database)
-
-    def forget(self, table: StreamTable) -> None:
-        self._definitions.pop(table.id, None)
-
-    def _is_current(self, definition: Definition) -> bool:
-        if any(look_up(self.session, table, definition.database) != found for table, found in definition.lookups):
-            return False
-        snapshots = {key: self.logs.snapshot(location) for key, location in definition.seen.items()}
-        return {key: item.fields for key, item in snapshots.items() if item} == definition.fields
-
-    def _known_stream_tables(self) -> dict[str, KnownStreamTable]:
-        known = {}
-        for item in self.catalog.stream_tables():
-            if not item.hidden:
-                known[lookup_key(*split_name(item.name))] = _known(item)
-        return known
-
-    def _part(self, name: str) -> KnownStreamTable | None:
-        """A hidden stream table that has something to read."""
-        found = self.catalog.stream_table(name)
-        return _known(found) if found and self.logs.version(found.location) >= 0 else None
-
-
-def _known(table: StreamTable) -> KnownStreamTable:
-    return KnownStreamTable(table.name, table.location, table.columns, table.filtered)
-
-
-def _parts(table: StreamTable) -> list[str]:
-    """The hidden tables a stream table reads since it was last loaded; others would be another definition."""
-    return [key for key in table.sources if is_part(key)]
-
-
-def _version(table: StreamTable) -> str:
-    """What a compiled definition was made from, beside its sources."""
-    return repr((table.query, table.database, table.mode, sorted(table.settings.items()), sorted(_parts(table))))

@@ -44,7 +44,7 @@ class Declarations:
             return self._replace(existing, query, schedule, mode, comment)
         self._refuse_taken(canonical, existing)
         table = self._draft(canonical, query, schedule, checked_mode(mode), comment)
-        table = redeclared(table, self.context.definition(table))
+        table = redeclared(table, self.context.definitions.get(table))
         self.context.catalog.add(table)
         try:
             report = self.refresher.refresh(table)
@@ -82,13 +82,13 @@ class Declarations:
             filtered=False,
             sources={},
             fingerprint="",
-            settings=self.context.settings(),
+            settings=self.context.definitions.settings(),
             created_at=datetime.now(UTC),
             database=self.context.current_database(),
         )
 
     def _compiled(self, table: StreamTable) -> Definition:
-        return self.context.compile(
+        return self.context.definitions.compile(
             table.name,
             table.query,
             database=table.database,
@@ -129,7 +129,7 @@ class Declarations:
         if query is not None:
             text = query.strip().rstrip(";").strip()
             changed = replace(changed, query=text, database=self.context.current_database())
-            changed = replace(changed, settings=self.context.settings())
+            changed = replace(changed, settings=self.context.definitions.settings())
         if query is not None or mode is not None:
             definition = self._compiled(changed)
             self._refuse_cycle(changed, definition)
@@ -137,7 +137,7 @@ class Declarations:
                 # The graph must know what the new query reads, so that its load pulls stale stream tables along.
                 changed = replace(changed, sources=definition.sources)
         self.context.catalog.change(changed)
-        self.context.forget(table)
+        self.context.definitions.forget(table)
         if _meaning(changed) != _meaning(table):
             self._reload(table, changed)
         return changed
@@ -149,7 +149,7 @@ class Declarations:
             self.refresher.refresh(replace(new, fingerprint=_QUERY_CHANGED))
         except BaseException:
             self.context.catalog.change(old)
-            self.context.forget(old)
+            self.context.definitions.forget(old)
             self.refresher.sweep()
             raise
         self.refresher.sweep()
@@ -170,7 +170,7 @@ class Declarations:
         self.context.catalog.change(renamed)
         self.context.namespace.retract(table)
         self.context.namespace.publish(renamed)
-        self.context.forget(table)
+        self.context.definitions.forget(table)
         return renamed
 
     def suspend(self, table: StreamTable, reason: str = "suspended by hand") -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,26 @@ def test_readers_agree_on_everything(spark: SparkSession, history: str) -> None:
 def test_no_table_has_no_snapshot(log: Log, tmp_path: Path) -> None:
     assert log.snapshot(str(tmp_path / "nothing")) is None
     assert log.version(str(tmp_path / "nothing")) == -1
+
+
+def test_what_others_do_to_a_table_is_seen_at_the_next_look(log: Log, spark: SparkSession, tmp_path: Path) -> None:
+    place = str(tmp_path / "t")
+    table = f"delta.`{place}`"
+    spark.sql(f"CREATE TABLE {table} (id BIGINT) USING delta")
+    first = log.snapshot(place)
+    spark.sql(f"INSERT INTO {table} VALUES (1)")
+    second = log.snapshot(place)
+    assert first is not None
+    assert second is not None
+    assert (first.version, second.version, log.version(place)) == (0, 1, 1)
+    shutil.rmtree(place)
+    assert log.snapshot(place) is None
+    # As many commits as before, of another table.
+    spark.sql(f"CREATE TABLE {table} (name STRING) USING delta")
+    spark.sql(f"INSERT INTO {table} VALUES ('a')")
+    again = log.snapshot(place)
+    assert again is not None
+    assert (again.version, list(again.fields), again.table_id == second.table_id) == (1, ["name"], False)
 
 
 def test_insert_adds_rows_only(log: Log, history: str) -> None:

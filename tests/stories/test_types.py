@@ -79,3 +79,17 @@ def test_sums_of_the_largest_decimals_stay_exact(t: trickle.Trickle) -> None:
     t.sql("DELETE FROM money WHERE d < 0")
     t.refresh("sums")
     assert_right(t)
+
+
+def test_each_stream_table_keeps_the_settings_it_was_created_under(t: trickle.Trickle) -> None:
+    t.sql("CREATE TABLE words (id INT, word STRING)")
+    t.sql("INSERT INTO words VALUES (1, '10')")
+    t.spark.conf.set("spark.sql.ansi.enabled", "false")
+    t.sql("CREATE STREAM TABLE lenient AS SELECT id, CAST(word AS INT) AS number FROM words")
+    t.spark.conf.unset("spark.sql.ansi.enabled")
+    t.sql("CREATE STREAM TABLE strict AS SELECT id, CAST(word AS INT) AS number FROM words")
+    t.sql("INSERT INTO words VALUES (2, 'ten')")
+    reports = {report.name.rpartition(".")[2]: report for report in t.refresh()}
+    assert rows(t, "SELECT * FROM lenient") == {(1, 10): 1, (2, None): 1}
+    assert "cannot be cast" in (reports["strict"].error or "")
+    assert rows(t, "SELECT * FROM strict") == {(1, 10): 1}

@@ -151,11 +151,11 @@ def test_spark_confirms_the_tree(construct: Construct, confirming: Trickle) -> N
     context = confirming._context
     for query in construct.examples:
         wanted = confirming.spark.sql(query)
-        definition = context.compile(
+        definition = context.definitions.compile(
             "confirmed",
             query,
             database=context.current_database(),
-            settings=context.settings(),
+            settings=context.definitions.settings(),
             allow_nondeterministic=False,
         )
         assert_modelled(construct, definition.tree)

@@ -53,6 +53,9 @@ MEANING = (
 )
 """Session settings that decide what a query means; a definition keeps those it was created under."""
 
+LEGACY = "spark.sql.legacy."
+"""Begins further such settings; where one was set, it was for a reason."""
+
 _UNSTORABLE = {"void": "it has no type: cast it, for example CAST(NULL AS STRING)"}
 
 

@@ -13,7 +13,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from trickle.algebra.lower import lower
 from trickle.algebra.opaque import Opaque
 from trickle.algebra.operator import Operator, walk
 from trickle.algebra.program import Program, Step, StepKind
@@ -33,7 +32,7 @@ from trickle.refresh.spark_errors import is_file_missing, is_overflow, no_raw_ja
 from trickle.refresh.window import SourceWindow
 from trickle.store.delta_log import Snapshot
 from trickle.store.feeds import Feeds
-from trickle.store.leaves import PinnedLeaves, changes, earlier
+from trickle.store.leaves import PinnedLeaves, changes, earlier, template
 from trickle.store.light import CHANGE_TYPE, is_light, read, read_changes, read_earlier
 from trickle.store.logs import DeltaLogs
 from trickle.store.table import CommitInfo, StorageTable, StoredCommit
@@ -315,7 +314,7 @@ class _Run:
         return self._workspace.sql(self._text(node))
 
     def _text(self, node: Operator) -> str:
-        return lower(node, PinnedLeaves(self._plan.versions, self._views)).sql(dialect="spark")
+        return template(node).filled(PinnedLeaves(self._plan.versions, self._views))
 
     def _public_rows(self, filtered: bool) -> int:
         """How many rows the table shows; Delta answers from its statistics where all of them are shown."""

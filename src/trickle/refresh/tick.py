@@ -51,8 +51,8 @@ class Refresher:
         with self._lock:
             graph = self._graph()
             wanted = graph.upstream(table)
-            tick = _Tick(self, graph)
-            tick.pin([item for item in graph.order() if item.id in wanted or item.id == table.id])
+            tick = _Tick(self, graph, [item for item in graph.order() if item.id in wanted or item.id == table.id])
+            tick.pin()
             for item in graph.visible():
                 if item.id in wanted:
                     tick.run(item)
@@ -63,10 +63,10 @@ class Refresher:
         with self._lock:
             graph = self._graph()
             active = [item for item in graph.visible() if item.status is Status.ACTIVE]
-            tick = _Tick(self, graph)
+            tick = _Tick(self, graph, [source for item in active for source in (*graph.parts_below(item), item)])
             reports: list[RefreshRecord] = []
             behind = {item.id for item in graph.visible() if item.status is not Status.ACTIVE}
-            tick.pin([source for item in active for source in (*graph.parts_below(item), item)])
+            tick.pin()
             for item in active:
                 missing = graph.shown_reads(item) & behind
                 if missing:
@@ -83,8 +83,9 @@ class Refresher:
     def plans(self, table: StreamTable) -> list[RefreshPlan]:
         """What a refresh would do now, without doing it: for the parts of the table, upstream first, and for itself."""
         graph = self._graph()
-        tick = _Tick(self, graph, only_looking=True)
-        return [tick.plan(item) for item in (*graph.parts_below(table), table)]
+        tables = [*graph.parts_below(table), table]
+        tick = _Tick(self, graph, tables, only_looking=True)
+        return [tick.plan(item) for item in tables]
 
     def sweep(self) -> None:
         """Erases the parts that no stream table reads any more."""
@@ -104,7 +105,7 @@ class Refresher:
     @property
     def executor(self) -> Executor:
         if self._executor is None:
-            feeds = Feeds(self.context.session, self.context.columns_read)
+            feeds = Feeds(self.context.session, self.context.definitions.columns_read)
             self._executor = Executor(self.context.session, self.context.logs, self.context.programs, feeds)
         return self._executor
 
@@ -124,6 +125,8 @@ class _Tick:
 
     refresher: Refresher
     graph: Graph
+    tables: list[StreamTable]
+    """What it is about, with parts and all."""
     only_looking: bool = False
     """Change nothing, not even a source's change feed."""
     as_of: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -134,13 +137,16 @@ class _Tick:
     reached: dict[str, Progress] = field(default_factory=dict)
     """Location of a stream table → how far this tick brought it."""
 
+    def __post_init__(self) -> None:
+        self._moment = self.context.definitions.now(self.tables)
+
     @property
     def context(self) -> Context:
         return self.refresher.context
 
-    def pin(self, tables: list[StreamTable]) -> None:
-        """Pins every base source of these tables at once, before anything is read."""
-        for table in tables:
+    def pin(self) -> None:
+        """Pins every base source at once, before anything is read."""
+        for table in self.tables:
             for location in table.sources.values():
                 if not self.graph.at(location) and location not in self.pins:
                     snapshot = self._readable(location)
@@ -221,7 +227,7 @@ class _Tick:
                 records += self._bring(part, full_reason)
             except TrickleError:
                 # What is wrong with the query is told in its own words, and one that has changed may not need the part.
-                if part.name in self.context.definition(table).sources:
+                if part.name in self._moment.definition(table).sources:
                     raise
         return records
 
@@ -249,7 +255,7 @@ class _Tick:
 
         A part that cannot be had is done without: plain rules may well not compute what failed in it.
         """
-        definition = self.context.definition(table)
+        definition = self._moment.definition(table)
         loads = full_reason or table.progress is None or table.fingerprint != definition.fingerprint
         if table.mode is Mode.FULL or not loads:
             return table, []
@@ -280,7 +286,7 @@ class _Tick:
     def _drafted(self, reader: StreamTable, text: str) -> StreamTable:
         """A new part. Raises UserError where it could not be kept."""
         part = draft(self.context.root, text, reader)
-        definition = self.context.definition(part)
+        definition = self._moment.definition(part)
         opaque = next((node for node in walk(definition.tree) if isinstance(node, Opaque)), None)
         if opaque:
             raise UserError("opaque-part", "an inner result cannot be kept", detail=opaque.reason)
@@ -299,7 +305,7 @@ class _Tick:
     # Plans
 
     def plan(self, table: StreamTable, full_reason: str | None = None) -> RefreshPlan:
-        definition = self.context.definition(table)
+        definition = self._moment.definition(table)
         pins = {key: self._pinned(key, location) for key, location in definition.sources.items()}
         return plan_refresh(
             table,

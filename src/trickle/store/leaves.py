@@ -1,16 +1,25 @@
-"""Leaves: how Spark reads what a tree ends in: Delta tables at a version, change feeds, and earlier steps."""
+"""Leaves: how Spark reads what a tree ends in: Delta tables at a version, change feeds, and earlier steps.
+
+Writing the SQL of a tree takes longer than Spark takes to read it, and from one refresh to the next nothing differs
+but the leaves. So it is written once, as a template.
+"""
 
 from __future__ import annotations
 
+import re
+import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 import sqlglot
 from sqlglot import exp
 
+from trickle.algebra.lower import Leaves, lower
+from trickle.algebra.operator import Operator
 from trickle.algebra.scan import Reading
 from trickle.errors import InternalError
-from trickle.names import WEIGHT, literal, quote
+from trickle.names import HIDDEN, WEIGHT, literal, quote
 
 _CHANGES = (
     "SELECT *, CASE WHEN `_change_type` IN ('insert', 'update_postimage') THEN 1 ELSE -1 END AS {weight} FROM {feed}"
@@ -74,6 +83,53 @@ class PinnedLeaves:
 
     def step(self, name: str) -> exp.Expr:
         return _view(self.views[name])
+
+
+_PLACE = f"{HIDDEN}place_{uuid.uuid4().hex}_"
+"""Begins the name of a leaf in a template. Nobody can have written it into a query."""
+
+_PLACES = re.compile(f"`{_PLACE}([0-9]+)`")
+
+
+@dataclass(frozen=True)
+class Template:
+    """The SQL of a tree, with a numbered place for everything that it reads."""
+
+    text: str
+    places: tuple[tuple[str, str | None], ...]
+    """A source and its reading, or a step and None."""
+
+    def filled(self, leaves: Leaves) -> str:
+        def read(place: re.Match[str]) -> str:
+            name, reading = self.places[int(place[1])]
+            leaf = leaves.step(name) if reading is None else leaves.source(name, reading)
+            return leaf.sql(dialect="spark")
+
+        return _PLACES.sub(read, self.text)
+
+
+@dataclass
+class _Places:
+    """Leaves that stand for any others."""
+
+    found: list[tuple[str, str | None]] = field(default_factory=list)
+
+    def source(self, table: str, reading: str) -> exp.Expr:
+        return self._place(table, reading)
+
+    def step(self, name: str) -> exp.Expr:
+        return self._place(name, None)
+
+    def _place(self, name: str, reading: str | None) -> exp.Expr:
+        self.found.append((name, reading))
+        return _view(f"{_PLACE}{len(self.found) - 1}")
+
+
+@lru_cache(maxsize=4_000)
+def template(node: Operator) -> Template:
+    places = _Places()
+    text = lower(node, places).sql(dialect="spark")
+    return Template(text, tuple(places.found))
 
 
 def earlier(table: str) -> str:

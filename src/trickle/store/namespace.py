@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from pyspark.errors import AnalysisException
@@ -37,15 +38,15 @@ class Namespace:
     def forgets(self) -> bool:
         return self.spark.conf.get("spark.sql.catalogImplementation") != "hive"
 
-    def learn(self, sql: str) -> None:
-        """Registers every known name that a statement mentions and this session does not have yet."""
+    def learn(self, *statements: str) -> None:
+        """Registers every known name that one of the statements mentions and this session does not have yet."""
         if not self.forgets:
             return
-        mentioned = None if _first_word(sql) == "SHOW" else _words(sql)
         known = {(name.database.lower(), name.name.lower()): name for name in self._known()}
-        for key, name in known.items():
-            if mentioned is None or key[1] in mentioned or key[0] in mentioned - {"default"}:
-                self._register(key, name, known)
+        for words in map(_mentioned, statements):
+            for key, name in known.items():
+                if words is None or key[1] in words or key[0] in words - {"default"}:
+                    self._register(key, name, known)
 
     def _known(self) -> Iterator[KnownName]:
         yield from self.catalog.names()
@@ -168,10 +169,16 @@ def _view_query(metadata: Any) -> str:
     return f"SELECT {columns} FROM ({text})"
 
 
-def _words(sql: str) -> set[str] | None:
+@lru_cache(maxsize=1_000)
+def _mentioned(sql: str) -> frozenset[str] | None:
+    """The words of a statement that could be names; None where it may mean any."""
+    return None if _first_word(sql) == "SHOW" else _words(sql)
+
+
+def _words(sql: str) -> frozenset[str] | None:
     """Every word of a statement that could be a name; None where the text cannot be read."""
     try:
-        return mentioned(sql)
+        return frozenset(mentioned(sql))
     except SqlglotError:
         return None
 

@@ -1,0 +1,191 @@
+"""Definitions: the compiled queries of a connection, compiled again when what they name is not what it was."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from trickle.algebra.operator import walk
+from trickle.algebra.scan import Scan
+from trickle.catalog.model import Mode, StreamTable
+from trickle.errors import UserError
+from trickle.names import is_part
+from trickle.refresh.definition import LEGACY, MEANING, Compiler, Definition, KnownStreamTable, lookup_key
+from trickle.refresh.parts import part_name
+from trickle.sql.tokens import mentioned
+from trickle.store.logs import local_path
+from trickle.store.namespace import split_name
+from trickle.store.sources import DeltaSource, ViewSource, look_up
+
+if TYPE_CHECKING:
+    from trickle.context import Context
+
+
+@dataclass
+class Definitions:
+    """Compiles queries in the engine's session, and keeps what was compiled."""
+
+    context: Context
+    _compiled: dict[str, tuple[str, Definition]] = field(default_factory=dict)
+    """Id of a stream table → its definition, and what that was made from."""
+    _standing: tuple[str, dict[str, str]] = ("", {})
+    """The database and the settings that the engine's session has now."""
+
+    def settings(self) -> dict[str, str]:
+        """What decides the meaning of a query in the user's session, now; what is only a default there, too."""
+        conf = self.context.spark.conf
+        legacy = [key for key in conf.getAll if key.startswith(LEGACY) and conf.isModifiable(key)]
+        return {key: str(conf.get(key)) for key in (*MEANING, *legacy)}
+
+    def compile(
+        self,
+        name: str,
+        query: str,
+        *,
+        database: str,
+        settings: Mapping[str, str],
+        allow_nondeterministic: bool,
+        parts: Collection[str] = (),
+    ) -> Definition:
+        """A definition, compiled under the settings it was created with; `parts` are the hidden tables it may read."""
+        self.context.namespace.learn(query)
+        self.stand_in(database, settings)
+
+        def find(table: exp.Table) -> DeltaSource | ViewSource:
+            return look_up(self.context.session, table, database)
+
+        def find_part(text: str) -> KnownStreamTable | None:
+            part = part_name(text, database, settings)
+            return self._part(part) if part in parts else None
+
+        known = self._known_stream_tables()
+        compiler = Compiler(self.context.session, self.context.logs, find, known, find_part, database)
+        try:
+            return compiler.compile(name, query, allow_nondeterministic=allow_nondeterministic)
+        except UserError as error:
+            if error.code == "unknown-table":
+                self._refuse_temporary(query)
+            raise
+
+    def now(self, tables: Iterable[StreamTable]) -> Moment:
+        """A look at what the queries of these stream tables mean now."""
+        self.context.namespace.learn(*(table.query for table in tables))
+        return Moment(self)
+
+    def get(self, table: StreamTable) -> Definition:
+        """What one query means now."""
+        return self.now([table]).definition(table)
+
+    def compiled_in(self, moment: Moment, table: StreamTable) -> Definition:
+        """The definition of a stream table, compiled unless what is known agrees with the moment."""
+        version = _version(table)
+        known = self._compiled.get(table.id)
+        self.stand_in(table.database, table.settings)
+        if known and known[0] == version and moment.agrees(known[1]):
+            return known[1]
+        definition = self.compile(
+            table.name,
+            table.query,
+            database=table.database,
+            settings=table.settings,
+            allow_nondeterministic=table.mode is Mode.FULL,
+            parts=_parts(table),
+        )
+        self._compiled[table.id] = version, definition
+        return definition
+
+    def stand_in(self, database: str, settings: Mapping[str, str]) -> None:
+        """Puts the engine's session where a query was written: its database and its settings."""
+        if self._standing == (database, settings):
+            return
+        session, left = self.context.session, self._standing[1]
+        self._standing = "", {**left, **settings}  # nowhere, should this fail half-way
+        for key in {*MEANING, *left} - settings.keys():
+            session.conf.unset(key)
+        for key, value in settings.items():
+            session.conf.set(key, value)
+        session.catalog.setCurrentDatabase(database)
+        self._standing = database, dict(settings)
+
+    def columns_read(self, location: str) -> Iterator[frozenset[str]]:
+        """The columns that each definition compiled so far reads of the table in a place."""
+        for _, definition in self._compiled.values():
+            keys = {key for key, place in definition.sources.items() if location in (place, local_path(place))}
+            scans = [node for node in walk(definition.tree) if isinstance(node, Scan) and node.table in keys]
+            if scans:
+                yield frozenset(source for scan in scans for source, _ in scan.reads)
+
+    def forget(self, table: StreamTable) -> None:
+        self._compiled.pop(table.id, None)
+
+    def _refuse_temporary(self, query: str) -> None:
+        """The engine's session does not see the user's temporary views; say so where one was meant."""
+        for table in self.context.spark.catalog.listTables():
+            if table.isTemporary and table.name.lower() in mentioned(query):
+                raise UserError(
+                    "temporary-source",
+                    f"{table.name} is a temporary view",
+                    detail="It ends with the session; a stream table outlives it.",
+                    hint="create a permanent view, or put its query into the definition.",
+                )
+
+    def _known_stream_tables(self) -> dict[str, KnownStreamTable]:
+        known = {}
+        for item in self.context.catalog.stream_tables():
+            if not item.hidden:
+                known[lookup_key(*split_name(item.name))] = _known(item)
+        return known
+
+    def _part(self, name: str) -> KnownStreamTable | None:
+        """A hidden stream table that has something to read."""
+        found = self.context.catalog.stream_table(name)
+        return _known(found) if found and self.context.logs.version(found.location) >= 0 else None
+
+
+@dataclass
+class Moment:
+    """What names stand for, each looked up once: many queries name the same few tables."""
+
+    definitions: Definitions
+    _looked_up: dict[tuple[str, str], DeltaSource | ViewSource] = field(default_factory=dict)
+    _checked: dict[str, tuple[str, Definition]] = field(default_factory=dict)
+
+    def definition(self, table: StreamTable) -> Definition:
+        """What the query of a stream table means; the engine's session then stands where it was written."""
+        version = _version(table)
+        known = self._checked.get(table.id)
+        if known is None or known[0] != version:
+            known = self._checked[table.id] = version, self.definitions.compiled_in(self, table)
+        self.definitions.stand_in(table.database, table.settings)
+        return known[1]
+
+    def agrees(self, definition: Definition) -> bool:
+        """Whether names and columns are what they were when the definition was compiled."""
+        if any(self._look_up(table, definition.database) != found for table, found in definition.lookups):
+            return False
+        logs = self.definitions.context.logs
+        snapshots = {key: logs.snapshot(location) for key, location in definition.seen.items()}
+        return {key: item.fields for key, item in snapshots.items() if item} == definition.fields
+
+    def _look_up(self, table: exp.Table, database: str) -> DeltaSource | ViewSource:
+        key = database, table.sql(dialect="spark", identify=True)
+        if key not in self._looked_up:
+            self._looked_up[key] = look_up(self.definitions.context.session, table, database)
+        return self._looked_up[key]
+
+
+def _known(table: StreamTable) -> KnownStreamTable:
+    return KnownStreamTable(table.name, table.location, table.columns, table.filtered)
+
+
+def _parts(table: StreamTable) -> list[str]:
+    """The hidden tables a stream table reads since it was last loaded; others would be another definition."""
+    return [key for key in table.sources if is_part(key)]
+
+
+def _version(table: StreamTable) -> str:
+    """What a compiled definition was made from, beside its sources."""
+    return repr((table.query, table.database, table.mode, sorted(table.settings.items()), sorted(_parts(table))))
