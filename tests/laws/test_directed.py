@@ -19,6 +19,10 @@ QUERIES = {
     "group by in parentheses": "SELECT a + 1 AS k, COUNT(*) AS n FROM r GROUP BY (a + 1)",
     "group by with parentheses inside": "SELECT a + 1 AS k, COUNT(*) AS n FROM r GROUP BY (a) + 1",
     "selected in parentheses": "SELECT (a) AS k, (a + 1) AS l, MIN(b) AS n FROM r GROUP BY a",
+    "union all of a constant, a sum and a fraction": (
+        "SELECT 1 AS n FROM w UNION ALL SELECT SUM(a) FROM r GROUP BY f "
+        "UNION ALL SELECT CASE WHEN c THEN 2.5 END FROM u"
+    ),
     "group by all of a test for null": "SELECT a IS NULL AS k FROM r GROUP BY ALL HAVING k BETWEEN FALSE AND TRUE",
     "group by all in parentheses": "SELECT (a + b) AS k, MAX(m) AS n FROM r GROUP BY ALL",
     "group by a constant": "SELECT 'x' AS k, COUNT(*) AS n FROM r GROUP BY k",

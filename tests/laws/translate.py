@@ -14,6 +14,10 @@ Source = Callable[[str], exp.Expr | None]
 """The table expression that stands for a source of this name; None where it is no source."""
 
 
+_HUGE = "decimal(38, 0)"
+"""What DuckDB's HUGEINT (the sum of integers) is called in Spark; beside a fraction the two are not the same."""
+
+
 def translated(query: str, source: Source) -> str:
     text = sqlglot.parse_one(query, dialect="spark")
     for select in list(text.find_all(exp.Select)):
@@ -105,6 +109,9 @@ def readable(query: exp.Query) -> exp.Query:
     for select in list(query.find_all(exp.Select)):
         _join_generators(select)
         _join_keys(select)
+    for cast in query.find_all(exp.Cast):
+        if cast.to.sql(dialect="spark").lower() == _HUGE:
+            cast.set("to", exp.DataType.build("int128"))
     return query
 
 
