@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -41,6 +42,8 @@ class Context:
 
     def __post_init__(self) -> None:
         self.definitions = Definitions(self)
+        self.lock = RLock()
+        """Held by whoever puts the engine's session somewhere, for as long as it has to stay there."""
 
     @cached_property
     def spark(self) -> SparkSession:

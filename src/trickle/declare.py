@@ -15,6 +15,7 @@ from trickle.refresh.definition import Definition
 from trickle.refresh.tick import Refresher, redeclared
 from trickle.schedule import parse_schedule
 from trickle.store.namespace import split_name
+from trickle.store.table import StorageTable
 
 
 @dataclass
@@ -63,7 +64,8 @@ class Declarations:
             bare = replace(existing, schedule=None, comment=None)
             self.alter(bare, schedule=schedule, mode=mode, comment=comment, query=query)
         except BaseException:
-            self.context.catalog.change(existing)
+            if not self._has_moved(existing):
+                self.context.catalog.change(existing)
             raise
         return self.context.catalog.last_refresh(existing.id)
 
@@ -135,7 +137,8 @@ class Declarations:
             self._refuse_cycle(changed, definition)
             if _meaning(changed) != _meaning(table):
                 # The graph must know what the new query reads, so that its load pulls stale stream tables along.
-                changed = replace(changed, sources=definition.sources)
+                # An empty fingerprint fits no definition: whoever refreshes it next starts anew.
+                changed = replace(changed, sources=definition.sources, fingerprint=_QUERY_CHANGED)
         self.context.catalog.change(changed)
         self.context.definitions.forget(table)
         if _meaning(changed) != _meaning(table):
@@ -143,18 +146,23 @@ class Declarations:
         return changed
 
     def _reload(self, old: StreamTable, new: StreamTable) -> None:
-        # An empty fingerprint fits no definition: the refresh starts anew, and says that the query changed.
         try:
-            self.context.catalog.change(replace(new, fingerprint=_QUERY_CHANGED))
-            self.refresher.refresh(replace(new, fingerprint=_QUERY_CHANGED))
+            self.refresher.refresh(new)
         except BaseException:
-            self.context.catalog.change(old)
+            # Once its rows are stored, by this process or by another one, the new query is the one that holds.
+            if not self._has_moved(old):
+                self.context.catalog.change(old)
             self.context.definitions.forget(old)
             self.refresher.sweep()
             raise
         self.refresher.sweep()
         current = self.context.catalog.stream_table_by_id(new.id) or new
         self.context.namespace.publish(current)
+
+    def _has_moved(self, table: StreamTable) -> bool:
+        """Whether a refresh has committed since."""
+        last = StorageTable(self.context.session, self.context.logs, table.location).last_commit()
+        return last is not None and (table.progress is None or last.info.sequence > table.progress.sequence)
 
     def _refuse_cycle(self, changed: StreamTable, definition: Definition) -> None:
         tables = [item for item in self.context.catalog.stream_tables() if item.id != changed.id]

@@ -51,9 +51,20 @@ class Definitions:
         parts: Collection[str] = (),
     ) -> Definition:
         """A definition, compiled under the settings it was created with; `parts` are the hidden tables it may read."""
-        self.context.namespace.learn(query)
-        self.stand_in(database, settings)
+        with self.context.lock:
+            self.context.namespace.learn(query)
+            self.stand_in(database, settings)
+            return self._compile(name, query, database, settings, allow_nondeterministic, parts)
 
+    def _compile(
+        self,
+        name: str,
+        query: str,
+        database: str,
+        settings: Mapping[str, str],
+        allow_nondeterministic: bool,
+        parts: Collection[str],
+    ) -> Definition:
         def find(table: exp.Table) -> DeltaSource | ViewSource:
             return look_up(self.context.session, table, database)
 
@@ -77,7 +88,8 @@ class Definitions:
 
     def get(self, table: StreamTable) -> Definition:
         """What one query means now."""
-        return self.now([table]).definition(table)
+        with self.context.lock:
+            return self.now([table]).definition(table)
 
     def compiled_in(self, moment: Moment, table: StreamTable) -> Definition:
         """The definition of a stream table, compiled unless what is known agrees with the moment."""
@@ -168,7 +180,8 @@ class Moment:
             return False
         logs = self.definitions.context.logs
         snapshots = {key: logs.snapshot(location) for key, location in definition.seen.items()}
-        return {key: item.fields for key, item in snapshots.items() if item} == definition.fields
+        now = {key: list(item.fields.items()) for key, item in snapshots.items() if item}
+        return now == {key: list(fields.items()) for key, fields in definition.fields.items()}
 
     def _look_up(self, table: exp.Table, database: str) -> DeltaSource | ViewSource:
         key = database, table.sql(dialect="spark", identify=True)

@@ -45,7 +45,7 @@ def test_ranges_hold_every_value_and_no_gap_wider_than_the_ones_between_them(
 def gathered(column: pa.Array, *, null_safe: bool = False) -> str:
     gather = SemiJoin(Scan("t", (("k", "k"),)), Reference("asked", ("key",)), (("k", "key"),), null_safe)
     node = narrowed(gather, "keys", pa.table({"key": column}))
-    leaves = PinnedLeaves({"t": Versions("place", 0, 1)}, {"keys": "keys"})
+    leaves = PinnedLeaves({"t": Versions("place", "table", 0, 1)}, {"keys": "keys"})
     return lower(node, leaves).sql(dialect="spark")
 
 

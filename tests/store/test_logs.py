@@ -5,7 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from trickle.store.delta_log import CommitMissing, Log
@@ -80,6 +82,14 @@ def test_what_others_do_to_a_table_is_seen_at_the_next_look(log: Log, spark: Spa
     again = log.snapshot(place)
     assert again is not None
     assert (again.version, list(again.fields), again.table_id == second.table_id) == (1, ["name"], False)
+
+
+def test_a_statistic_may_hold_what_others_take_for_the_end_of_a_line(
+    log: Log, spark: SparkSession, tmp_path: Path
+) -> None:
+    place = str(tmp_path / "t")
+    write_deltalake(place, pa.table({"name": ["a\u2028b", "c\u0085d"]}))
+    assert log.commit(place, 0).rows_added == 2
 
 
 def test_insert_adds_rows_only(log: Log, history: str) -> None:

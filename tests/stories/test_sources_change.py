@@ -162,6 +162,8 @@ def test_a_used_column_widened_builds_the_table_anew_with_the_new_type(t: trickl
 def test_a_source_overwritten_with_another_schema_builds_the_table_anew(t: trickle.Trickle, mode: str) -> None:
     _orders(t)
     _totals(t, mode)
+    t.sql("INSERT INTO orders VALUES (3, 'carol', 30, 'z')")
+    _refresh(t, Action.DIFFERENTIAL, Action.FULL)
     other = t.spark.sql("SELECT 'zoe' AS customer, CAST(1.50 AS DECIMAL(10,2)) AS amount, DATE'2026-01-01' AS day")
     other.write.format("delta").mode("overwrite").option("overwriteSchema", "true").saveAsTable("orders")
     _refresh(t, Action.REINITIALIZE, saying="orders.amount changed from integer to decimal(10,2)")
@@ -341,3 +343,55 @@ def test_deletion_vectors_switched_on_later_change_nothing(t: trickle.Trickle) -
     t.sql("DELETE FROM orders WHERE id = 3")
     t.sql("UPDATE orders SET amount = 21 WHERE id = 2")
     _refresh(t, Action.DIFFERENTIAL)
+
+
+def test_the_changes_of_a_table_that_is_gone_are_not_those_of_its_successor(t: trickle.Trickle) -> None:
+    """Same place, same versions; partitioned, so that Spark reads the feed, and two readers, so that it is kept."""
+    for amount in (10, 70):
+        t.sql("CREATE TABLE orders (customer STRING, amount INT) PARTITIONED BY (customer)")
+        if amount == 10:
+            t.sql("CREATE STREAM TABLE totals AS SELECT customer, SUM(amount) AS total FROM orders GROUP BY customer")
+            t.sql("CREATE STREAM TABLE large AS SELECT amount FROM orders WHERE amount > 5")
+        else:
+            t.refresh()
+        t.sql(f"INSERT INTO orders VALUES ('alice', {amount})")
+        assert {report.action for report in t.refresh()} == {Action.DIFFERENTIAL}
+        assert_right(t)
+        t.sql("DROP TABLE orders")
+        t.sql("SELECT 1")
+
+
+def test_a_view_whose_columns_change_places_builds_the_table_anew(t: trickle.Trickle) -> None:
+    _orders(t)
+    t.sql("CREATE VIEW v (x, y) AS SELECT id, amount FROM orders")
+    t.sql("CREATE STREAM TABLE totals AS SELECT x, y FROM v")
+    t.sql("CREATE OR REPLACE VIEW v (y, x) AS SELECT id, amount FROM orders")
+    t.sql("INSERT INTO orders VALUES (3, 'carol', 30, 'z')")
+    _refresh(t, Action.REINITIALIZE)
+
+
+def test_columns_that_change_places_under_a_star_build_the_table_anew(t: trickle.Trickle) -> None:
+    t.sql("CREATE TABLE pairs (a INT, b INT)")
+    t.sql("INSERT INTO pairs VALUES (1, 2)")
+    t.sql("CREATE STREAM TABLE totals AS SELECT * FROM pairs UNION ALL SELECT 8, 9")
+    t.sql("ALTER TABLE pairs ALTER COLUMN b FIRST")
+    t.sql("INSERT INTO pairs VALUES (3, 4)")
+    _refresh(t, Action.REINITIALIZE)
+
+
+def test_an_opaque_query_knows_a_table_from_a_cte_of_its_name(t: trickle.Trickle) -> None:
+    _orders(t)
+    nth = "NTH_VALUE(amount, 2) OVER (PARTITION BY customer ORDER BY id)"
+    t.sql(
+        "CREATE STREAM TABLE totals AS SELECT q.* FROM (WITH orders AS (SELECT * FROM orders WHERE amount > 0) "
+        f"SELECT customer, id, {nth} AS n FROM orders) AS q"
+    )
+    t.sql("INSERT INTO orders VALUES (3, 'alice', 30, 'z')")
+    _refresh(t, Action.DIFFERENTIAL, Action.FULL)
+
+
+@pytest.mark.parametrize("source", ["IDENTIFIER('orders')", "table_changes('orders', 1)"])
+def test_a_source_that_cannot_be_followed_is_refused(t: trickle.Trickle, source: str) -> None:
+    _orders(t)
+    error = caught(lambda: t.sql(f"CREATE STREAM TABLE totals AS SELECT id FROM {source}"))
+    assert error.code == "untracked-source"

@@ -52,6 +52,11 @@ class Storage:
         return self.contents.columns
 
     @property
+    def digest(self) -> str:
+        """Of all that a change is computed from: the same program serves two storages that have the same."""
+        return f"{type(self).__name__} {self.contents.digest}"
+
+    @property
     def technique(self) -> str:
         return "delta rows"
 
@@ -152,6 +157,11 @@ class StatefulGroups(Groups):
 
     states: Mapping[str, StateColumn] = field(hash=False, default_factory=dict)
     types: Mapping[str, str] = field(hash=False, default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        # The tree does not say them: a sum is written the same over integers and over decimals.
+        return f"{super().digest} {sorted(self.types.items())}"
 
     @property
     def technique(self) -> str:

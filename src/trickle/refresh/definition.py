@@ -35,8 +35,9 @@ from trickle.refresh.determinism import refuse_nondeterministic, refuse_nondeter
 from trickle.refresh.shape import shape
 from trickle.refresh.spark_errors import explained
 from trickle.sql.build import build
+from trickle.sql.functions import ROWS_FROM_ARGUMENTS
 from trickle.sql.scope import NotModelled
-from trickle.sql.source import SourceTable, SourceView
+from trickle.sql.source import SourceTable, SourceView, names_cte
 from trickle.sql.tokens import SparkSql
 from trickle.store.leaves import CurrentLeaves, NamedLeaves, delta_table
 from trickle.store.logs import DeltaLogs
@@ -171,7 +172,7 @@ class Compiler:
             storage=storage,
             schema=schema,
             storage_schema=self._frame(storage.contents).schema,
-            fingerprint=shape(storage.contents, _among(fields, sources), self._view_texts()),
+            fingerprint=shape(storage.contents, self._understood(storage), _among(fields, sources), self._view_texts()),
             database=self._database,
             lookups=tuple(self._lookups),
             fields=fields,
@@ -256,17 +257,16 @@ class Compiler:
         """Bare names inside a view are looked up in the view's own database."""
         if view.database.lower() != self._database.lower():
             for table in view.query.find_all(exp.Table):
-                if not table.db:
+                if not table.db and not names_cte(table):
                     table.set("db", exp.to_identifier(view.database, quoted=True))
 
     def _marked(self, parsed: exp.Query) -> exp.Query:
         """The query with views inlined and every source marked, so that it can be read at a version."""
-        ctes = {cte.alias.lower() for cte in parsed.find_all(exp.CTE)}
 
         def mark(node: exp.Expr) -> exp.Expr:
-            if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
-                return node
-            if not node.db and node.name.lower() in ctes:
+            if isinstance(node, exp.Table | exp.Lateral) and isinstance(node.this, exp.Anonymous):
+                _refuse_unseen(node.this)
+            if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier) or names_cte(node):
                 return node
             if node.args.get("version"):
                 raise UserError("time-travel", "a definition cannot read a table at a fixed version")
@@ -309,12 +309,32 @@ class Compiler:
         snapshots = {key: self._logs.snapshot(location) for key, location in (self._sources | self._parts).items()}
         return {key: snapshot.fields for key, snapshot in snapshots.items() if snapshot}
 
+    def _understood(self, storage: Storage) -> str:
+        """The query as it was understood, in words that stay the same as long as its meaning does."""
+        contents = storage.contents
+        keys = self._sources | self._parts
+        leaves = NamedLeaves({key: exp.Table(this=exp.to_identifier(key, quoted=True)) for key in keys})
+        opaque = any(isinstance(node, Opaque) for node in walk(contents))
+        query = lower(contents, leaves) if opaque else canonical(contents, leaves)
+        return f"{contents.columns}\n{query.sql(dialect='spark')}"
+
     def _view_texts(self) -> dict[str, str]:
         return {
             table.sql(dialect="spark"): found.query.sql(dialect="spark")
             for table, found in self._lookups
             if isinstance(found, ViewSource)
         }
+
+
+def _refuse_unseen(function: exp.Anonymous) -> None:
+    """A function in FROM may read tables; only of some do we know that they make rows from their arguments."""
+    name = function.name.lower()
+    if name not in ROWS_FROM_ARGUMENTS:
+        raise UserError(
+            "untracked-source",
+            f"{name}(…) may read tables, and their changes would go unnoticed",
+            hint="name the tables themselves in FROM.",
+        )
 
 
 def _among(fields: Mapping[str, Mapping[str, str]], sources: Mapping[str, str]) -> dict[str, Mapping[str, str]]:

@@ -79,6 +79,8 @@ class Executor:
                 return run.outcome()
             except PySparkException as error:
                 raise translate(error, plan.stream_table.query) from error
+            finally:
+                self.feeds.trim()
 
     def jobs(self, refresh_id: str) -> int:
         return len(self.session.sparkContext.statusTracker().getJobIdsForGroup(refresh_id))
@@ -212,7 +214,7 @@ class _Run:
             window = next(window for window in self._plan.windows if window.key == step.table)
             columns = [name for name in step.operator.columns if name != WEIGHT]
             view = self._read_small_feed(step, window, columns) or self._executor.feeds.view(
-                self._plan.versions[step.table], window.rows_changed, columns
+                self._plan.versions[step.table], window.rows_changed, columns, self._plan.pins[step.table].fields
             )
             if view:
                 self._views[changes(step.table)] = view

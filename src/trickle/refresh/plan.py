@@ -50,10 +50,11 @@ class RefreshPlan:
         """Where and at which versions every source is read, the stream table's own rows included."""
         before = {window.key: window.before for window in self.windows}
         found = {
-            key: Versions(pin.location, before.get(key, pin.version), pin.version) for key, pin in self.pins.items()
+            key: Versions(pin.location, pin.table_id, before.get(key, pin.version), pin.version)
+            for key, pin in self.pins.items()
         }
         own = self.stream_table.progress.storage_version if self.stream_table.progress else 0
-        found[STORED] = Versions(self.stream_table.location, own, own)
+        found[STORED] = Versions(self.stream_table.location, self.stream_table.id, own, own)
         return found
 
     @property
@@ -66,10 +67,10 @@ class Programs:
     """Compiled programs, by storage and by what changed; a definition or schema change makes new storage."""
 
     limit: int = 512
-    _programs: dict[tuple[str, str, Window], Program | None] = field(default_factory=dict)
+    _programs: dict[tuple[str, Window], Program | None] = field(default_factory=dict)
 
     def get(self, storage: Storage, window: Window) -> Program | None:
-        key = (type(storage).__name__, storage.contents.digest, window)
+        key = storage.digest, window
         if key not in self._programs:
             if len(self._programs) >= self.limit:
                 self._programs.pop(next(iter(self._programs)))

@@ -5,6 +5,7 @@ A change of anything else is no concern of the stream table's; a change of these
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -16,10 +17,14 @@ from trickle.names import is_part
 
 _VIEWS = "views"
 _COLUMNS = "columns"
+_UNDERSTOOD = "understood"
 
 
-def shape(contents: Operator, fields: Mapping[str, Mapping[str, str]], views: Mapping[str, str]) -> str:
-    """The shape as text, to be stored and compared; of a source read opaquely all columns count."""
+def shape(contents: Operator, text: str, fields: Mapping[str, Mapping[str, str]], views: Mapping[str, str]) -> str:
+    """The shape as text, to be stored and compared; of a source read opaquely all columns count.
+
+    `text` is the query as it was understood: the same columns and views may come to mean something else in it.
+    """
     used: dict[str, set[str]] = {}
     whole = frozenset().union(*(node.sources for node in walk(contents) if isinstance(node, Opaque)))
     for node in walk(contents):
@@ -29,7 +34,8 @@ def shape(contents: Operator, fields: Mapping[str, Mapping[str, str]], views: Ma
         key: {name: text for name, text in every.items() if key not in used or name in used[key]}
         for key, every in fields.items()
     }
-    return json.dumps({_COLUMNS: columns, _VIEWS: dict(views)}, sort_keys=True)
+    understood = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return json.dumps({_COLUMNS: columns, _VIEWS: dict(views), _UNDERSTOOD: understood}, sort_keys=True)
 
 
 def describe_difference(old: str, new: str) -> str:

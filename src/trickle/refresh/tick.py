@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from threading import RLock
 
 from trickle.algebra.opaque import Opaque
 from trickle.algebra.operator import walk
@@ -43,12 +42,11 @@ class Refresher:
     context: Context
 
     def __post_init__(self) -> None:
-        self._lock = RLock()
         self._executor: Executor | None = None
 
     def refresh(self, table: StreamTable, *, full: bool = False) -> RefreshRecord:
         """Brings one stream table, and those it reads, up to date. Raises what stopped it."""
-        with self._lock:
+        with self.context.lock:
             graph = self._graph()
             wanted = graph.upstream(table)
             tick = _Tick(self, graph, [item for item in graph.order() if item.id in wanted or item.id == table.id])
@@ -60,7 +58,7 @@ class Refresher:
 
     def refresh_all(self) -> list[RefreshRecord]:
         """One tick over every active stream table. What fails is reported, and only what reads it stays behind."""
-        with self._lock:
+        with self.context.lock:
             graph = self._graph()
             active = [item for item in graph.visible() if item.status is Status.ACTIVE]
             tick = _Tick(self, graph, [source for item in active for source in (*graph.parts_below(item), item)])
@@ -82,20 +80,21 @@ class Refresher:
 
     def plans(self, table: StreamTable) -> list[RefreshPlan]:
         """What a refresh would do now, without doing it: for the parts of the table, upstream first, and for itself."""
-        graph = self._graph()
-        tables = [*graph.parts_below(table), table]
-        tick = _Tick(self, graph, tables, only_looking=True)
-        return [tick.plan(item) for item in tables]
+        with self.context.lock:
+            graph = self._graph()
+            tables = [*graph.parts_below(table), table]
+            tick = _Tick(self, graph, tables, only_looking=True)
+            return [tick.plan(item) for item in tables]
 
     def sweep(self) -> None:
         """Erases the parts that no stream table reads any more."""
-        with self._lock:
+        with self.context.lock:
             for part in self._graph().unread():
                 self.context.erase(part)
 
     def close(self) -> None:
         """Gives back what Spark holds for later refreshes."""
-        with self._lock:
+        with self.context.lock:
             if self._executor:
                 self._executor.feeds.close()
 

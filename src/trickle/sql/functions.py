@@ -16,6 +16,11 @@ AGGREGATES = frozenset(
 
 GENERATORS = frozenset("explode explode_outer inline inline_outer posexplode posexplode_outer stack".split())
 
+ROWS_FROM_ARGUMENTS = GENERATORS | frozenset(
+    "collations json_tuple range sql_keywords variant_explode variant_explode_outer".split()
+)
+"""Functions that may stand in FROM and read no table there."""
+
 WINDOW_ONLY = frozenset("cume_dist dense_rank lag lead nth_value ntile percent_rank rank row_number".split())
 
 NONDETERMINISTIC = frozenset(

@@ -26,3 +26,30 @@ class SourceView:
 
 
 Resolve = Callable[[exp.Table], SourceTable | SourceView]
+
+
+def names_cte(table: exp.Table) -> bool:
+    """Whether a name in FROM is that of a common table expression around it, and so no table.
+
+    One that does not call itself RECURSIVE sees those written before it, and not itself.
+    """
+    if table.db or not isinstance(table.this, exp.Identifier):
+        return False
+    below: exp.Expr = table
+    while below.parent is not None:
+        above = below.parent
+        if isinstance(above, exp.With) and isinstance(below, exp.CTE):
+            before = above.expressions[: above.expressions.index(below) + bool(above.recursive)]
+            if _is_among(table, before):
+                return True
+            # What the query with this clause defines is seen from inside only as far as it was written before.
+            below = above.parent or above
+            continue
+        if (clause := above.args.get("with_")) is not None and _is_among(table, clause.expressions):
+            return True
+        below = above
+    return False
+
+
+def _is_among(table: exp.Table, ctes: list[exp.CTE]) -> bool:
+    return any(cte.alias.lower() == table.name.lower() for cte in ctes)

@@ -91,7 +91,8 @@ def parse_commit(version: int, text: str) -> Commit:
     added = removed = fed = 0
     changes_data, replaces_all, has_feed_files = False, False, False
     change_feed: bool | None = None
-    for line in text.splitlines():
+    # A value in a statistic may hold what Python calls the end of a line and JSON does not.
+    for line in filter(None, text.split("\n")):
         action: dict[str, Any] = json.loads(line)
         if "commitInfo" in action:
             info = action["commitInfo"]

@@ -7,7 +7,7 @@ by Spark until other windows need the place.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
@@ -39,8 +39,11 @@ class Feeds:
     """Location → the columns that each known stream table reads there."""
     _kept: dict[Versions, _Feed] = field(default_factory=dict)
 
-    def view(self, window: Versions, rows: int, columns: Iterable[str]) -> str | None:
-        """The temporary view of a feed with at least these columns; None where it is not worth keeping."""
+    def view(self, window: Versions, rows: int, columns: Iterable[str], available: Collection[str]) -> str | None:
+        """The temporary view of a feed with at least these columns; None where it is not worth keeping.
+
+        What other stream tables read may not be `available` any more.
+        """
         wanted = frozenset(columns)
         found = self._kept.pop(window, None)
         if found and not wanted <= found.columns:
@@ -50,11 +53,14 @@ class Feeds:
             readers = list(self.readers(window.location))
             if rows > LONGEST or len(readers) < 2:
                 return None
-            found = self._read(window, wanted.union(*readers))
+            found = self._read(window, wanted.union(*readers) & frozenset(available))
         self._kept[window] = found
+        return found.view
+
+    def trim(self) -> None:
+        """Gives back the oldest of too many, between refreshes: one refresh may well need all of them."""
         while len(self._kept) > _KEPT:
             self._release(self._kept.pop(next(iter(self._kept))))
-        return found.view
 
     def close(self) -> None:
         """Gives everything back, unless Spark has ended before."""

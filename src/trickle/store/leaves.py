@@ -56,9 +56,10 @@ class NamedLeaves:
 
 @dataclass(frozen=True)
 class Versions:
-    """A source in a window: where it is, and the versions before and after."""
+    """A source in a window: where it is, which table that is, and the versions before and after."""
 
     location: str
+    table_id: str
     before: int
     after: int
 
