@@ -23,6 +23,9 @@ QUERIES = {
         "SELECT 1 AS n FROM w UNION ALL SELECT SUM(a) FROM r GROUP BY f "
         "UNION ALL SELECT CASE WHEN c THEN 2.5 END FROM u"
     ),
+    "left join kept by is not true": "SELECT t.a, r.b FROM t LEFT JOIN r ON t.a = r.a WHERE r.f IS NOT TRUE",
+    "left join kept by is not false": "SELECT t.a, r.b FROM t LEFT JOIN r ON t.a = r.a WHERE NOT (r.f IS FALSE)",
+    "left join ended by is not null": "SELECT t.a, r.b FROM t LEFT JOIN r ON t.a = r.a WHERE r.f IS NOT NULL",
     "group by all of a test for null": "SELECT a IS NULL AS k FROM r GROUP BY ALL HAVING k BETWEEN FALSE AND TRUE",
     "group by all in parentheses": "SELECT (a + b) AS k, MAX(m) AS n FROM r GROUP BY ALL",
     "group by a constant": "SELECT 'x' AS k, COUNT(*) AS n FROM r GROUP BY k",

@@ -79,8 +79,9 @@ _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 def _rejects_null(condition: exp.Expr, columns: tuple[str, ...]) -> bool:
     """Whether a condition is never true where all these columns are NULL: the padded rows of an outer join then go."""
     bare = condition.unnest()
-    if isinstance(bare, exp.Not) and isinstance(bare.this.unnest(), exp.Is):
-        return _is_strict(bare.this.unnest().this, columns)
+    if isinstance(bare, exp.Not) and isinstance(test := bare.this.unnest(), exp.Is):
+        # IS NOT TRUE holds for NULL.
+        return isinstance(test.expression, exp.Null) and _is_strict(test.this, columns)
     return isinstance(bare, _COMPARISONS) and any(_is_strict(side, columns) for side in (bare.left, bare.right))
 
 

@@ -17,6 +17,7 @@ from trickle.algebra.operator import Operator
 from trickle.algebra.project import Project
 from trickle.algebra.top_k import TopK
 from trickle.sql.calls import (
+    function_name,
     has_aggregate,
     is_generator,
     is_window_call,
@@ -211,6 +212,12 @@ def refuse_unmodelled(node: Expression) -> None:
             raise NotModelled("a parameter marker has no value in a stored query")
         if isinstance(part, exp.Any | exp.All) and part.find(exp.Query):
             raise NotModelled("a comparison with ANY or ALL of a subquery has no rule yet")
+        if isinstance(part, exp.Any):
+            raise NotModelled("any(…) has no rule yet; bool_or(…) has")
+        if isinstance(part, exp.Star) and not isinstance(part.parent, exp.Count):
+            raise NotModelled("a * inside a function has no rule yet")
+        if function_name(part) == "session_window":
+            raise NotModelled("rows near each other in time share a session, and may join two of them")
 
 
 def _above(node: Expression) -> list[Expression]:
