@@ -51,20 +51,7 @@ class Definitions:
         parts: Collection[str] = (),
     ) -> Definition:
         """A definition, compiled under the settings it was created with; `parts` are the hidden tables it may read."""
-        with self.context.lock:
-            self.context.namespace.learn(query)
-            self.stand_in(database, settings)
-            return self._compile(name, query, database, settings, allow_nondeterministic, parts)
 
-    def _compile(
-        self,
-        name: str,
-        query: str,
-        database: str,
-        settings: Mapping[str, str],
-        allow_nondeterministic: bool,
-        parts: Collection[str],
-    ) -> Definition:
         def find(table: exp.Table) -> DeltaSource | ViewSource:
             return look_up(self.context.session, table, database)
 
@@ -72,14 +59,17 @@ class Definitions:
             part = part_name(text, database, settings)
             return self._part(part) if part in parts else None
 
-        known = self._known_stream_tables()
-        compiler = Compiler(self.context.session, self.context.logs, find, known, find_part, database)
-        try:
-            return compiler.compile(name, query, allow_nondeterministic=allow_nondeterministic)
-        except UserError as error:
-            if error.code == "unknown-table":
-                self._refuse_temporary(query)
-            raise
+        with self.context.lock:
+            self.context.namespace.learn(query)
+            self.stand_in(database, settings)
+            known = self._known_stream_tables()
+            compiler = Compiler(self.context.session, self.context.logs, find, known, find_part, database)
+            try:
+                return compiler.compile(name, query, allow_nondeterministic=allow_nondeterministic)
+            except UserError as error:
+                if error.code == "unknown-table":
+                    self._refuse_temporary(query)
+                raise
 
     def now(self, tables: Iterable[StreamTable]) -> Moment:
         """A look at what the queries of these stream tables mean now."""
