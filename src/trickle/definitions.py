@@ -85,7 +85,6 @@ class Definitions:
         """The definition of a stream table, compiled unless what is known agrees with the moment."""
         version = _version(table)
         known = self._compiled.get(table.id)
-        self.stand_in(table.database, table.settings)
         if known and known[0] == version and moment.agrees(known[1]):
             return known[1]
         definition = self.compile(
@@ -157,11 +156,11 @@ class Moment:
 
     def definition(self, table: StreamTable) -> Definition:
         """What the query of a stream table means; the engine's session then stands where it was written."""
+        self.definitions.stand_in(table.database, table.settings)
         version = _version(table)
         known = self._checked.get(table.id)
         if known is None or known[0] != version:
             known = self._checked[table.id] = version, self.definitions.compiled_in(self, table)
-        self.definitions.stand_in(table.database, table.settings)
         return known[1]
 
     def agrees(self, definition: Definition) -> bool:
