@@ -21,7 +21,8 @@ types() {
 }
 
 tests() {
-  run pytest -m "not long" -n 2 --dist loadgroup --durations 25
+  # Two processes, each with a Spark of its own: neither may take half of the machine's memory.
+  TRICKLE_MEMORY=${TRICKLE_MEMORY:-5g} run pytest -m "not long" -n 2 --dist loadfile --durations 25
 }
 
 for group in "$@"; do

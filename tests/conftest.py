@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from xdist.scheduler.loadscope import LoadScopeScheduling
 
 from connection import connected
 from trickle.engine.session import start_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
+    from xdist.remote import Producer
 
     import trickle
+
+TPCH = Path("tests/tpch")
 
 
 @pytest.fixture(scope="session")
@@ -44,13 +48,19 @@ def update_specs(request: pytest.FixtureRequest) -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks every test that asks for the session, so that `-m "not spark"` leaves out all of them.
-
-    Of two processes (`pytest -n 2 --dist loadgroup`) one has all of these, for there to be one Spark, and the other one
-    the rest, file by file.
-    """
+    """Marks every test that asks for the session, so that `-m "not spark"` leaves out all of them."""
     for item in items:
-        with_spark = "spark" in getattr(item, "fixturenames", ())
-        if with_spark:
+        if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
-        item.add_marker(pytest.mark.xdist_group("spark" if with_spark else item.path.stem))
+
+
+class Scheduling(LoadScopeScheduling):
+    """Of two processes each takes whole files, and one takes all of TPC-H: its tests look at one long run."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return str(TPCH) if TPCH in Path(file).parents else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
+    return Scheduling(config, log)

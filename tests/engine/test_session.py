@@ -12,6 +12,7 @@ import pytest
 
 from trickle.engine.machine import cores, memory_bytes
 from trickle.engine.session import SessionConflict, driver_memory, session_settings, start_session
+from trickle.errors import EnvironmentProblem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,15 +75,25 @@ def test_every_setting_reached_spark(spark: SparkSession) -> None:
 
 def test_heap_has_the_size_that_was_asked_for(spark: SparkSession) -> None:
     heap = spark.sparkContext._jvm.java.lang.Runtime.getRuntime().maxMemory()
-    asked = int(driver_memory().removesuffix("m")) << 20
+    number, unit = driver_memory()[:-1], driver_memory()[-1]
+    asked = int(number) << {"m": 20, "g": 30}[unit]
     # Some collectors do not count one survivor space.
     assert 0.8 * asked <= heap <= 1.01 * asked
 
 
 def test_driver_memory_is_half_the_machine_within_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TRICKLE_MEMORY", raising=False)
     for total, expected in ((1, "1024m"), (6, "3072m"), (512, "16384m")):
         monkeypatch.setattr("trickle.engine.session.memory_bytes", lambda total=total: total << 30)
         assert driver_memory() == expected
+
+
+def test_memory_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRICKLE_MEMORY", "3g")
+    assert driver_memory() == "3g"
+    monkeypatch.setenv("TRICKLE_MEMORY", "much")
+    with pytest.raises(EnvironmentProblem, match="TRICKLE_MEMORY is 'much'"):
+        driver_memory()
 
 
 def test_same_warehouse_gives_the_running_session(spark: SparkSession) -> None:

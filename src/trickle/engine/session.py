@@ -1,6 +1,8 @@
 """The session of the embedded Spark: one JVM on this machine, Delta as the only table format it writes."""
 
 import logging
+import os
+import re
 import sys
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from trickle.engine.machine import cores, memory_bytes
 from trickle.errors import EnvironmentProblem
 
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+MEMORY = "TRICKLE_MEMORY"
 WAREHOUSE = "spark.sql.warehouse.dir"
 GIBIBYTE = 1 << 30
 
@@ -71,10 +74,14 @@ def session_settings(warehouse: Path) -> dict[str, str]:
 
 
 def driver_memory() -> str:
-    """Half of the memory, from 1 to 16 GiB.
+    """`$TRICKLE_MEMORY`, or half of the memory, from 1 to 16 GiB.
 
     Spark's driver and workers are one JVM here; the other half is left to Python, Arrow and the file cache.
     """
+    if chosen := os.environ.get(MEMORY):
+        if not re.fullmatch("[0-9]+[mg]", chosen):
+            raise EnvironmentProblem("bad-memory", f"{MEMORY} is {chosen!r}", hint="write it as 512m or 4g.")
+        return chosen
     half = memory_bytes() // 2
     return f"{min(max(half, GIBIBYTE), 16 * GIBIBYTE) // (1 << 20)}m"
 
