@@ -14,6 +14,7 @@ from sqlglot.errors import SqlglotError
 from trickle.catalog.catalog import Catalog
 from trickle.catalog.model import StreamTable
 from trickle.definitions import Definitions
+from trickle.dialect import SparkSql
 from trickle.engine.session import start_session
 from trickle.errors import UserError
 from trickle.refresh.plan import Programs
@@ -93,7 +94,7 @@ class Context:
     def canonical_name(self, name: str) -> str:
         """Database and name of a stream table; a bare name is in the current database."""
         try:
-            table = exp.to_table(name, dialect="spark")
+            table = exp.to_table(name, dialect=SparkSql)
             parts = [part.name for part in table.parts if part.name.lower() != "spark_catalog"]
         except (SqlglotError, ValueError):  # sqlglot 30 raises the latter for more than three parts
             parts = [name]

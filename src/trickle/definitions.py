@@ -11,6 +11,7 @@ from sqlglot import exp
 from trickle.algebra.operator import walk
 from trickle.algebra.scan import Scan
 from trickle.catalog.model import Mode, StreamTable
+from trickle.dialect import SparkSql
 from trickle.errors import UserError
 from trickle.names import is_part
 from trickle.refresh.definition import LEGACY, MEANING, Compiler, Definition, KnownStreamTable, lookup_key
@@ -173,7 +174,7 @@ class Moment:
         return now == {key: list(fields.items()) for key, fields in definition.fields.items()}
 
     def _look_up(self, table: exp.Table, database: str) -> DeltaSource | ViewSource:
-        key = database, table.sql(dialect="spark", identify=True)
+        key = database, table.sql(dialect=SparkSql, identify=True)
         if key not in self._looked_up:
             self._looked_up[key] = look_up(self.definitions.context.session, table, database)
         return self._looked_up[key]

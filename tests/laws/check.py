@@ -22,6 +22,7 @@ from laws.history import History
 from laws.tally import Tally
 from trickle.algebra.storage import Storage
 from trickle.algebra.technique import recomputed
+from trickle.dialect import SparkSql
 from trickle.sql.scope import NotModelled
 
 _UNDO_EVERY = 4
@@ -145,7 +146,7 @@ class _Run:
         self._move(0, 0)
         condition = self._case.partition
         tests = (condition, f"NOT ({condition})", f"({condition}) IS NULL")
-        shown = ", ".join(sqlglot.parse_one(self._case.query, dialect="spark").named_selects)
+        shown = ", ".join(sqlglot.parse_one(self._case.query, dialect=SparkSql).named_selects)
         queries = [f"SELECT {shown} FROM ({self._case.query}) AS whole WHERE {test}" for test in tests]
         parts = [
             self._history.load(self._history.storage(query), f"part_{place}") for place, query in enumerate(queries)
@@ -206,5 +207,5 @@ class _Run:
 
 
 def _sources(query: str) -> list[str]:
-    tree = sqlglot.parse_one(query, dialect="spark")
+    tree = sqlglot.parse_one(query, dialect=SparkSql)
     return sorted({table.name for table in tree.find_all(exp.Table)} & set(SCHEMA))

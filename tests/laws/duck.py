@@ -29,6 +29,7 @@ from trickle.algebra.program import Program, build_program
 from trickle.algebra.project import renamed
 from trickle.algebra.state import Settings
 from trickle.algebra.storage import STORED, Storage, plan_storage
+from trickle.dialect import SparkSql
 from trickle.names import VISIBLE, WEIGHT
 from trickle.sql.build import build
 from trickle.sql.source import SourceTable
@@ -152,7 +153,7 @@ class Duck:
         def resolve(table: exp.Table) -> SourceTable:
             return SourceTable(table.name, tuple(self.schema[table.name]))
 
-        parsed = sqlglot.parse_one(query, dialect="spark")
+        parsed = sqlglot.parse_one(query, dialect=SparkSql)
         assert isinstance(parsed, exp.Query)
         root = build(parsed, resolve, self.types_of)
         names = dict(zip(root.columns, parsed.named_selects, strict=True))

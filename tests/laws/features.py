@@ -10,6 +10,8 @@ from collections.abc import Iterator
 import sqlglot
 from sqlglot import exp
 
+from trickle.dialect import SparkSql
+
 FEATURES = (
     "inner join", "cross join", "left join", "right join", "full join", "semi join", "anti join", "using or natural",
     "lateral", "exists", "not exists", "in subquery", "not in subquery", "row in subquery", "scalar subquery",
@@ -30,7 +32,7 @@ BY_PLACE = (exp.RowNumber, exp.Ntile, exp.Lag, exp.Lead, exp.FirstValue, exp.Las
 
 def features(query: str | exp.Expr) -> frozenset[str]:
     """The names of the constructs in a query."""
-    tree = sqlglot.parse_one(query, dialect="spark") if isinstance(query, str) else query
+    tree = sqlglot.parse_one(query, dialect=SparkSql) if isinstance(query, str) else query
     found = {feature for node in tree.walk() for feature in _of(node)}
     assert found <= set(FEATURES), f"unknown features: {found - set(FEATURES)}"
     return frozenset(found)

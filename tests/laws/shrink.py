@@ -16,6 +16,7 @@ from laws.data import SCHEMA, Row, Tables, applied
 from laws.determinism import is_deterministic
 from laws.generate import Case
 from laws.history import History
+from trickle.dialect import SparkSql
 
 
 def shrink(history: History, case: Case, seconds: float = 60.0) -> tuple[Case, Failure]:
@@ -100,21 +101,21 @@ def _possible(case: Case) -> bool:
 
 def _simpler_queries(case: Case) -> Iterator[Case]:
     """The query without one of its parts; most of these make no sense, and DuckDB will say so."""
-    count = sum(1 for _ in sqlglot.parse_one(case.query, dialect="spark").walk())
+    count = sum(1 for _ in sqlglot.parse_one(case.query, dialect=SparkSql).walk())
     for place in range(count):
         for simplify in _SIMPLIFICATIONS:
-            tree = sqlglot.parse_one(case.query, dialect="spark")
+            tree = sqlglot.parse_one(case.query, dialect=SparkSql)
             node = next(islice(tree.walk(), place, None))
             simpler = simplify(tree, node)
             if simpler is not None:
-                text = simpler.sql(dialect="spark")
+                text = simpler.sql(dialect=SparkSql)
                 if len(text) < len(case.query) and _can_be_checked(text):
                     yield replace(case, query=text)
 
 
 def _can_be_checked(text: str) -> bool:
     try:
-        tree = sqlglot.parse_one(text, dialect="spark")
+        tree = sqlglot.parse_one(text, dialect=SparkSql)
     except ParseError:
         return False
     named = isinstance(tree, exp.Query) and all(item.alias_or_name for item in tree.selects)

@@ -8,6 +8,7 @@ import sqlglot
 from laws.determinism import is_deterministic
 from laws.features import FEATURES, features, pairs
 from laws.generate import random_query
+from trickle.dialect import SparkSql
 
 EXAMPLES = {
     "SELECT a AS x FROM r": set(),
@@ -57,13 +58,13 @@ def test_pairs_are_all_pairs_of_features() -> None:
 
 @pytest.mark.parametrize("query", UNDECIDED)
 def test_a_query_that_leaves_a_choice_is_recognised(query: str) -> None:
-    assert not is_deterministic(sqlglot.parse_one(query, dialect="spark"))
+    assert not is_deterministic(sqlglot.parse_one(query, dialect=SparkSql))
 
 
 def test_generated_queries_leave_no_choice() -> None:
     for seed in range(500):
         query = random_query(seed)
-        assert is_deterministic(sqlglot.parse_one(query, dialect="spark")), f"seed {seed}: {query}"
+        assert is_deterministic(sqlglot.parse_one(query, dialect=SparkSql)), f"seed {seed}: {query}"
 
 
 def test_most_queries_are_small() -> None:

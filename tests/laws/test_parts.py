@@ -26,6 +26,7 @@ from trickle.algebra.project import Project
 from trickle.algebra.scan import Scan
 from trickle.algebra.state import Settings
 from trickle.algebra.storage import StatefulGroups
+from trickle.dialect import SparkSql
 from trickle.names import VISIBLE, WEIGHT
 
 QUERIES = {
@@ -111,7 +112,7 @@ class Kept:
         return with_parts(tree, {node: self._read(node, number) for number, node in enumerate(found)})
 
     def _read(self, node: Operator, number: int) -> Operator:
-        text = canonical(node, Names()).sql(dialect="spark")
+        text = canonical(node, Names()).sql(dialect=SparkSql)
         if text not in self.parts:
             self._keep(text)
         part = self.parts[text]
@@ -210,7 +211,7 @@ def test_equal_inner_results_of_different_queries_have_one_text(duck: Duck) -> N
         "WITH t2 AS (SELECT COUNT(*) AS s, s AS c FROM t GROUP BY t.s) SELECT s AS n, COUNT(c) AS k FROM t2 GROUP BY s",
     ):
         (part,) = candidates(duck.tree(query), duck.types_of, Settings())
-        texts.add(canonical(part, Names()).sql(dialect="spark"))
+        texts.add(canonical(part, Names()).sql(dialect=SparkSql))
     assert len(texts) == 1
 
 

@@ -10,6 +10,8 @@ from collections.abc import Callable
 import sqlglot
 from sqlglot import exp
 
+from trickle.dialect import SparkSql
+
 Source = Callable[[str], exp.Expr | None]
 """The table expression that stands for a source of this name; None where it is no source."""
 
@@ -19,7 +21,7 @@ _HUGE = "decimal(38, 0)"
 
 
 def translated(query: str, source: Source) -> str:
-    text = sqlglot.parse_one(query, dialect="spark")
+    text = sqlglot.parse_one(query, dialect=SparkSql)
     for select in list(text.find_all(exp.Select)):
         _spell_out_grouping(select)
         _join_generators(select)
@@ -110,7 +112,7 @@ def readable(query: exp.Query) -> exp.Query:
         _join_generators(select)
         _join_keys(select)
     for cast in query.find_all(exp.Cast):
-        if cast.to.sql(dialect="spark").lower() == _HUGE:
+        if cast.to.sql(dialect=SparkSql).lower() == _HUGE:
             cast.set("to", exp.DataType.build("int128"))
     return query
 

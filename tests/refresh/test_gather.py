@@ -13,6 +13,7 @@ from trickle.algebra.lower import lower
 from trickle.algebra.reference import Reference
 from trickle.algebra.scan import Scan
 from trickle.algebra.semi_join import SemiJoin
+from trickle.dialect import SparkSql
 from trickle.refresh.gather import narrowed, ranges
 from trickle.store.leaves import PinnedLeaves, Versions
 
@@ -46,7 +47,7 @@ def gathered(column: pa.Array, *, null_safe: bool = False) -> str:
     gather = SemiJoin(Scan("t", (("k", "k"),)), Reference("asked", ("key",)), (("k", "key"),), null_safe)
     node = narrowed(gather, "keys", pa.table({"key": column}))
     leaves = PinnedLeaves({"t": Versions("place", "table", 0, 1)}, {"keys": "keys"})
-    return lower(node, leaves).sql(dialect="spark")
+    return lower(node, leaves).sql(dialect=SparkSql)
 
 
 def test_few_values_are_asked_for_by_their_ranges() -> None:

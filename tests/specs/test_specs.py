@@ -17,6 +17,7 @@ from trickle.algebra.differentiate import Window
 from trickle.algebra.program import build_program
 from trickle.algebra.render import render, render_program
 from trickle.algebra.storage import Storage
+from trickle.dialect import SparkSql
 from trickle.sql.scope import NotModelled
 
 HERE = Path(__file__).parent
@@ -92,4 +93,4 @@ def test_queries_without_rules_say_why(duck: Duck, update_specs: bool) -> None:
 
 def test_every_spec_is_valid_spark_sql() -> None:
     for path in SPECS:
-        sqlglot.parse_one(sections(path.read_text(encoding="utf-8"))["query"], dialect="spark")
+        sqlglot.parse_one(sections(path.read_text(encoding="utf-8"))["query"], dialect=SparkSql)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp, parse_one
 
+from trickle.dialect import SparkSql
 from trickle.sql.scope import NotModelled, Scope, ScopeColumn
 
 
@@ -14,9 +15,9 @@ def table(alias: str, *names: str) -> Scope:
 
 
 def resolved(scope: Scope, name: str) -> str:
-    column = parse_one(name, dialect="spark")
+    column = parse_one(name, dialect=SparkSql)
     assert isinstance(column, exp.Column)
-    return scope.resolve(column).sql(dialect="spark")
+    return scope.resolve(column).sql(dialect=SparkSql)
 
 
 def shown(scope: Scope, *qualifier: str) -> list[str]:

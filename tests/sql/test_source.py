@@ -6,6 +6,7 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
+from trickle.dialect import SparkSql
 from trickle.sql.source import names_cte
 
 
@@ -24,6 +25,6 @@ from trickle.sql.source import names_cte
     ],
 )
 def test_a_name_is_a_cte_where_one_is_in_sight(query: str, tables: list[str]) -> None:
-    parsed = sqlglot.parse_one(query, dialect="spark")
+    parsed = sqlglot.parse_one(query, dialect=SparkSql)
     found = [table.name for table in parsed.find_all(exp.Table) if not names_cte(table)]
     assert sorted(found) == tables

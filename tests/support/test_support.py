@@ -22,6 +22,7 @@ from trickle import Trickle
 from trickle.algebra.lower import lower
 from trickle.algebra.operator import walk
 from trickle.algebra.technique import recomputed
+from trickle.dialect import SparkSql
 from trickle.store.leaves import CurrentLeaves
 
 PAGE = Path(__file__).parents[2] / "docs" / "sql-support.md"
@@ -159,6 +160,6 @@ def test_spark_confirms_the_tree(construct: Construct, confirming: Trickle) -> N
             allow_nondeterministic=False,
         )
         assert_modelled(construct, definition.tree)
-        ours = context.session.sql(lower(definition.tree, CurrentLeaves(definition.seen)).sql(dialect="spark"))
+        ours = context.session.sql(lower(definition.tree, CurrentLeaves(definition.seen)).sql(dialect=SparkSql))
         assert [(f.name, f.dataType) for f in ours.schema] == [(f.name, f.dataType) for f in wanted.schema]
         assert Counter(map(repr, ours.collect())) == Counter(map(repr, wanted.collect())), query

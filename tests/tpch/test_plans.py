@@ -28,6 +28,7 @@ from trickle.algebra.state import Settings
 from trickle.algebra.storage import Storage
 from trickle.bench.tpch.queries import QUERIES, query
 from trickle.bench.tpch.schema import TABLES
+from trickle.dialect import SparkSql
 from trickle.names import VISIBLE
 
 SPEC = Path(__file__).with_name("plans.spec")
@@ -78,7 +79,7 @@ class Plan:
         return storage
 
     def _read(self, node: Operator) -> Operator:
-        text = canonical(node, Names()).sql(dialect="spark")
+        text = canonical(node, Names()).sql(dialect=SparkSql)
         if text not in self.kept:
             storage = self._planned(self.duck.tree(text))
             self.kept[text] = f"{self.name}_inner_{len(self.kept) + 1}", storage
@@ -97,7 +98,7 @@ class Plan:
     @property
     def size(self) -> int:
         """Characters of SQL in all steps."""
-        return sum(len(lower(step.operator, Names()).sql(dialect="spark")) for step in self.steps)
+        return sum(len(lower(step.operator, Names()).sql(dialect=SparkSql)) for step in self.steps)
 
     def __str__(self) -> str:
         kinds = Counter(step.kind for step in self.steps)

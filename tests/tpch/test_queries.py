@@ -10,6 +10,7 @@ import sqlglot
 
 from trickle.bench.tpch import queries
 from trickle.bench.tpch.queries import QUERIES, TINY, VALIDATION, parameters, query
+from trickle.dialect import SparkSql
 
 
 @pytest.mark.parametrize("name", QUERIES)
@@ -20,7 +21,7 @@ def test_placeholders_and_validation_values_are_the_same_names(name: str) -> Non
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_columns_of_a_result_have_names_of_their_own(name: str) -> None:
-    names = sqlglot.parse_one(query(name, 1), dialect="spark").named_selects
+    names = sqlglot.parse_one(query(name, 1), dialect=SparkSql).named_selects
     assert all(names)
     assert len(set(names)) == len(names)
 

@@ -8,6 +8,7 @@ from functools import reduce
 
 from sqlglot import exp
 
+from trickle.dialect import SparkSql
 from trickle.names import HIDDEN
 
 Expression = exp.Expr
@@ -128,7 +129,7 @@ def call(function: str, *arguments: Expression) -> Expression:
 
 
 def cast(expression: Expression, type_text: str) -> Expression:
-    return exp.Cast(this=expression, to=exp.DataType.build(type_text, dialect="spark"))
+    return exp.Cast(this=expression, to=exp.DataType.build(type_text, dialect=SparkSql))
 
 
 def case(condition: Expression, then: Expression, otherwise: Expression | None = None) -> Expression:

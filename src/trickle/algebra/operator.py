@@ -15,6 +15,7 @@ from typing import Any, Self
 from sqlglot import exp
 
 from trickle.algebra.expressions import Expression, Output
+from trickle.dialect import SparkSql
 from trickle.errors import InternalError
 
 
@@ -112,7 +113,7 @@ def _digest(value: Any) -> str:
     if isinstance(value, Output):
         return value.name + "\x1d" + _digest(value.expression)
     if isinstance(value, exp.Expr):
-        return value.sql(dialect="spark", identify=True, comments=False)
+        return value.sql(dialect=SparkSql, identify=True, comments=False)
     return repr(value)
 
 

@@ -32,6 +32,7 @@ from trickle.algebra.semi_join import SemiJoin
 from trickle.algebra.top_k import TopK
 from trickle.algebra.union_all import UnionAll
 from trickle.algebra.values import Values
+from trickle.dialect import SparkSql
 from trickle.names import HIDDEN, is_hidden, quote
 
 _INDENT = "  "
@@ -223,4 +224,4 @@ def _text(expression: Expression) -> str:
             return exp.Identifier(this=_name(node.name), quoted=False)
         return node
 
-    return expression.transform(plain).sql(dialect="spark")
+    return expression.transform(plain).sql(dialect=SparkSql)

@@ -29,19 +29,20 @@ from trickle.algebra.project import Project, renamed
 from trickle.algebra.scan import Scan
 from trickle.algebra.state import Settings
 from trickle.algebra.storage import Storage, plan_storage
+from trickle.dialect import AsWritten, SparkSql
 from trickle.errors import UserError
 from trickle.names import VISIBLE, is_hidden
 from trickle.refresh.determinism import refuse_nondeterministic, refuse_nondeterministic_view
+from trickle.refresh.reading import reads_alike
 from trickle.refresh.shape import shape
 from trickle.refresh.spark_errors import explained
 from trickle.sql.build import build
 from trickle.sql.functions import ROWS_FROM_ARGUMENTS
 from trickle.sql.scope import NotModelled
-from trickle.sql.source import SourceTable, SourceView, names_cte
-from trickle.sql.tokens import SparkSql
+from trickle.sql.source import SourceTable, SourceView, names_cte, place, tables
 from trickle.store.leaves import CurrentLeaves, NamedLeaves, delta_table
 from trickle.store.logs import DeltaLogs
-from trickle.store.sources import DeltaSource, Lookup, ViewSource
+from trickle.store.sources import DeltaSource, Lookup, ViewSource, table_name
 
 MEANING = (
     "spark.sql.ansi.enabled",
@@ -56,6 +57,8 @@ MEANING = (
 
 LEGACY = "spark.sql.legacy."
 """Begins further such settings; where one was set, it was for a reason."""
+
+_READ_OTHERWISE = "Spark reads it otherwise than we do, so it is computed as it was written"
 
 _UNSTORABLE = {"void": "it has no type: cast it, for example CAST(NULL AS STRING)"}
 
@@ -147,6 +150,8 @@ class Compiler:
         self._only_in_parts: frozenset[str] = frozenset()
         self._wanted_parts: list[str] = []
         self._lookups: list[tuple[exp.Table, DeltaSource | ViewSource]] = []
+        self._views: dict[str, bool] = {}
+        """The text of a view → whether we read it as Spark does."""
 
     def compile(self, name: str, query: str, *, allow_nondeterministic: bool) -> Definition:
         """Raises UserError where Spark rejects the query or its result cannot be stored."""
@@ -157,7 +162,7 @@ class Compiler:
         parsed = _parse(query)
         if not allow_nondeterministic:
             refuse_nondeterministic(name, query, analysed)
-        tree, storage = self._planned(parsed, schema)
+        tree, storage = self._planned(query, parsed, analysed)
         if not allow_nondeterministic:
             for view, text in self._view_texts().items():
                 refuse_nondeterministic_view(name, view, text)
@@ -189,10 +194,14 @@ class Compiler:
     def _settings(self) -> Settings:
         return Settings(ansi=str(self._spark.conf.get("spark.sql.ansi.enabled")).lower() == "true")
 
-    def _planned(self, parsed: exp.Query, schema: StructType) -> tuple[Operator, Storage]:
+    def _planned(self, query: str, parsed: exp.Query, analysed: DataFrame) -> tuple[Operator, Storage]:
         """Tree and storage; a query we have no rules for is kept whole, with the reason."""
+        schema = analysed.schema
         names = tuple(schema.fieldNames())
+        understood = reads_alike(self._spark, analysed, parsed.sql(dialect=SparkSql))
         try:
+            if not understood:
+                raise NotModelled(_READ_OTHERWISE)
             built = build(parsed, self._resolve, self._types_of, self._kept_whole)
             tree = normalise(renamed(built, dict(zip(built.columns, names, strict=True))))
             self._confirm(tree, schema)
@@ -202,7 +211,8 @@ class Compiler:
             return tree, plan_storage(tree, self._types_of, self._settings())
         except NotModelled as reason:
             self._parts, self._only_in_parts, self._wanted_parts = {}, frozenset(), []
-            opaque = Opaque(self._marked(parsed), names, reason.reason)
+            text = self._marked(parsed) if understood else self._as_written(query, parsed)
+            opaque = Opaque(text, names, reason.reason)
             return opaque, plan_storage(opaque, self._types_of, self._settings())
 
     def _confirm(self, tree: Operator, schema: StructType) -> None:
@@ -217,7 +227,7 @@ class Compiler:
         """The tree that reads inner results where they are kept; those that are not are noted."""
         kept: dict[Operator, Operator] = {}
         for node in candidates(tree, self._types_of, self._settings()):
-            text = canonical(node, NamedLeaves(self._names)).sql(dialect="spark")
+            text = canonical(node, NamedLeaves(self._names)).sql(dialect=SparkSql)
             part = self._find_part(text)
             if part is None:
                 self._wanted_parts.append(text)
@@ -231,7 +241,8 @@ class Compiler:
     def _resolve(self, table: exp.Table) -> SourceTable | SourceView:
         found = self._source(table)
         if isinstance(found, ViewSource):
-            self._qualify_names(found)
+            if not self._view(table, found):
+                raise NotModelled(f"of the view {table_name(table)}: {_READ_OTHERWISE}")
             return SourceView(found.query, found.columns)
         if isinstance(found, KnownStreamTable):
             return SourceTable(found.key, found.columns, found.filtered)
@@ -253,12 +264,26 @@ class Compiler:
             self._names[found.key] = _qualified(table, self._database)
         return found
 
-    def _qualify_names(self, view: ViewSource) -> None:
-        """Bare names inside a view are looked up in the view's own database."""
-        if view.database.lower() != self._database.lower():
-            for table in view.query.find_all(exp.Table):
-                if not table.db and not names_cte(table):
-                    table.set("db", exp.to_identifier(view.database, quoted=True))
+    def _view(self, table: exp.Table, view: ViewSource) -> bool:
+        """Whether we read a view as Spark does. Raises UserError where Spark reads it under other settings."""
+        for key in MEANING:
+            captured = dict(view.settings).get(key) or self._default(key)
+            if captured != (here := str(self._spark.conf.get(key))):
+                name = table_name(table)
+                raise UserError(
+                    "view-settings",
+                    f"the view {name} was made with {key} = {captured}, and here it is {here}",
+                    detail="Spark reads a view under the settings it was made with.",
+                    hint="make the view again in this session, or put its query into the definition.",
+                )
+        if view.text not in self._views:
+            printed = view.query.sql(dialect=SparkSql)
+            self._views[view.text] = reads_alike(self._spark, self._spark.sql(view.text), printed)
+        return self._views[view.text]
+
+    def _default(self, key: str) -> str:
+        conf: Any = self._spark._jvm.org.apache.spark.sql.internal.SQLConf()  # type: ignore[union-attr]
+        return str(conf.getConfString(key))
 
     def _marked(self, parsed: exp.Query) -> exp.Query:
         """The query with views inlined and every source marked, so that it can be read at a version."""
@@ -268,35 +293,55 @@ class Compiler:
                 _refuse_unseen(node.this)
             if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier) or names_cte(node):
                 return node
-            if node.args.get("version"):
-                raise UserError("time-travel", "a definition cannot read a table at a fixed version")
             alias = exp.TableAlias(this=exp.to_identifier(node.alias or node.name, quoted=True))
-            found = self._source(node)
-            if isinstance(found, ViewSource):
-                self._qualify_names(found)
-                inner = found.query.copy().transform(mark)
-                alias.set("columns", [exp.to_identifier(name, quoted=True) for name in found.columns])
-                return exp.Subquery(this=inner, alias=alias)
-            if isinstance(found, KnownStreamTable):
-                shown = exp.select(*(exp.column(item, quoted=True) for item in found.columns))
-                shown = shown.from_(mark_source(found.key, None))
-                if found.filtered:
-                    shown = shown.where(exp.column(VISIBLE, quoted=True))
-                return exp.Subquery(this=shown, alias=alias)
-            return mark_source(found.key, alias)
+            return self._marked_table(node, alias)
 
         marked = parsed.transform(mark)
         assert isinstance(marked, exp.Query)
         return marked
 
+    def _as_written(self, text: str, parsed: exp.Query) -> AsWritten:
+        """The same of a text that we do not understand, as far as its tables go: the rest of it stays as it is."""
+        pieces: list[exp.Expr] = []
+        end = 0
+        for call in parsed.find_all(exp.Anonymous):
+            if isinstance(call.parent, exp.Table | exp.Lateral):
+                _refuse_unseen(call)
+        for table in tables(parsed):
+            start, after = place(table)
+            alias = None if table.alias else exp.TableAlias(this=exp.to_identifier(table.name, quoted=True))
+            pieces += [exp.Var(this=text[end:start]), self._marked_table(table, alias)]
+            end = after
+        return AsWritten(expressions=[*pieces, exp.Var(this=f"{text[end:]}\n")])  # it may end in a comment
+
+    def _marked_table(self, table: exp.Table, alias: exp.TableAlias | None) -> exp.Expr:
+        """What a name in FROM stands for: a source that is marked, or the query of a view."""
+        if table.args.get("version"):
+            raise UserError("time-travel", "a definition cannot read a table at a fixed version")
+        found = self._source(table)
+        if isinstance(found, ViewSource):
+            understood = self._view(table, found)
+            text = self._marked(found.query.copy()) if understood else self._as_written(found.text, found.query)
+            # The names are the view's, by position; the alias outside may rename them once more.
+            columns = [exp.to_identifier(name, quoted=True) for name in found.columns]
+            inner = exp.Subquery(this=text, alias=exp.TableAlias(this=exp.to_identifier("v"), columns=columns))
+            return exp.Subquery(this=exp.select("*").from_(inner), alias=alias)
+        if isinstance(found, KnownStreamTable):
+            shown = exp.select(*(exp.column(item, quoted=True) for item in found.columns))
+            shown = shown.from_(mark_source(found.key, None))
+            if found.filtered:
+                shown = shown.where(exp.column(VISIBLE, quoted=True))
+            return exp.Subquery(this=shown, alias=alias)
+        return mark_source(found.key, alias)
+
     def _kept_whole(self, part: exp.Query) -> tuple[exp.Query, tuple[str, ...]]:
         """A part of the query that has no rules, and the names Spark gives to its columns."""
         marked = self._marked(part)
-        frame = self._spark.sql(with_sources(marked, CurrentLeaves(self._sources)).sql(dialect="spark"))
+        frame = self._spark.sql(with_sources(marked, CurrentLeaves(self._sources)).sql(dialect=SparkSql))
         return marked, tuple(frame.schema.fieldNames())
 
     def _frame(self, node: Operator) -> DataFrame:
-        return self._spark.sql(lower(node, CurrentLeaves(self._sources | self._parts)).sql(dialect="spark"))
+        return self._spark.sql(lower(node, CurrentLeaves(self._sources | self._parts)).sql(dialect=SparkSql))
 
     def _types_of(self, node: Operator) -> Mapping[str, str]:
         try:
@@ -316,13 +361,11 @@ class Compiler:
         leaves = NamedLeaves({key: exp.Table(this=exp.to_identifier(key, quoted=True)) for key in keys})
         opaque = any(isinstance(node, Opaque) for node in walk(contents))
         query = lower(contents, leaves) if opaque else canonical(contents, leaves)
-        return f"{contents.columns}\n{query.sql(dialect='spark')}"
+        return f"{contents.columns}\n{query.sql(dialect=SparkSql)}"
 
     def _view_texts(self) -> dict[str, str]:
         return {
-            table.sql(dialect="spark"): found.query.sql(dialect="spark")
-            for table, found in self._lookups
-            if isinstance(found, ViewSource)
+            table.sql(dialect=SparkSql): found.text for table, found in self._lookups if isinstance(found, ViewSource)
         }
 
 

@@ -12,6 +12,7 @@ from trickle.algebra.program import Program, build_program
 from trickle.algebra.render import render
 from trickle.algebra.storage import STORED
 from trickle.catalog.model import Action, Mode
+from trickle.dialect import SparkSql
 from trickle.names import HIDDEN, is_hidden, is_part
 from trickle.refresh.choose import Choice
 from trickle.refresh.plan import RefreshPlan
@@ -153,7 +154,7 @@ def _steps(plan: RefreshPlan, program: Program) -> tuple[StepExplanation, ...]:
             step.kind.value,
             step.table,
             render(step.operator),
-            lower(step.operator, leaves).sql(dialect="spark", pretty=True),
+            lower(step.operator, leaves).sql(dialect=SparkSql, pretty=True),
         )
         for step in program.steps
     )

@@ -12,6 +12,7 @@ from trickle.algebra.expressions import Expression, Output, column
 from trickle.algebra.generate import Generate
 from trickle.algebra.operator import Operator
 from trickle.algebra.project import Project
+from trickle.dialect import SparkSql
 from trickle.sql.calls import function_name, is_generator, outside_queries, replaced
 from trickle.sql.scope import NotModelled
 
@@ -87,7 +88,7 @@ def _plain(generator: Expression) -> tuple[Expression, bool]:
     if not name.endswith(_OUTER):
         return generator, False
     plain = (item.copy() for item in _arguments(generator))
-    return exp.func(name.removesuffix(_OUTER), *plain, dialect="spark"), True
+    return exp.func(name.removesuffix(_OUTER), *plain, dialect=SparkSql), True
 
 
 def _arguments(generator: Expression) -> list[Expression]:

@@ -14,6 +14,7 @@ from trickle.algebra.expressions import Expression, Output, case, column, equal,
 from trickle.algebra.generate import Generate
 from trickle.algebra.operator import Operator
 from trickle.algebra.project import Project
+from trickle.dialect import SparkSql
 from trickle.sql.calls import function_name, has_aggregate, is_aggregate, replaced, title
 from trickle.sql.environment import Environment
 from trickle.sql.scope import NotModelled, Scope, ScopeColumn
@@ -189,7 +190,7 @@ class Grouping:
             bits = sum((key not in chosen) << shift for shift, key in enumerate(reversed(wanted)))
             branches.append(exp.If(this=equal(column(self.position), number(place)), true=number(bits)))
         kind = "tinyint" if isinstance(call, exp.Grouping) else "bigint"
-        return exp.Cast(this=exp.Case(ifs=branches), to=exp.DataType.build(kind, dialect="spark"))
+        return exp.Cast(this=exp.Case(ifs=branches), to=exp.DataType.build(kind, dialect=SparkSql))
 
     def _visible(self) -> Scope:
         """The columns that may be named above the groups: plain ones that are keys."""

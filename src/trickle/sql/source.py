@@ -51,5 +51,16 @@ def names_cte(table: exp.Table) -> bool:
     return False
 
 
+def tables(query: exp.Expr) -> list[exp.Table]:
+    """The names in FROM that stand for tables and views, in the order of the text."""
+    found = (table for table in query.find_all(exp.Table) if isinstance(table.this, exp.Identifier))
+    return sorted((table for table in found if not names_cte(table)), key=lambda table: place(table)[0])
+
+
+def place(table: exp.Table) -> tuple[int, int]:
+    """Where a name begins and ends in the text it was read from."""
+    return table.parts[0].meta["start"], table.parts[-1].meta["end"] + 1
+
+
 def _is_among(table: exp.Table, ctes: list[exp.CTE]) -> bool:
     return any(cte.alias.lower() == table.name.lower() for cte in ctes)

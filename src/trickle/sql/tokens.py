@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from sqlglot.dialects.spark import Spark
 from sqlglot.tokens import Token, TokenType
 
+from trickle.dialect import SparkSql
 from trickle.errors import Position
-
-
-class SparkSql(Spark):
-    """Spark's SQL as Spark 4 reads it: a doubled quote is a quote. sqlglot 30 still takes it for two strings."""
-
-    class Tokenizer(Spark.Tokenizer):
-        STRING_ESCAPES: ClassVar[list[str]] = ["'", '"', "\\"]
 
 
 class _Tokenizer(SparkSql.Tokenizer):

@@ -18,6 +18,7 @@ from sqlglot import exp
 from trickle.algebra.lower import Leaves, lower
 from trickle.algebra.operator import Operator
 from trickle.algebra.scan import Reading
+from trickle.dialect import SparkSql
 from trickle.errors import InternalError
 from trickle.names import HIDDEN, WEIGHT, literal, quote
 
@@ -104,7 +105,7 @@ class Template:
         def read(place: re.Match[str]) -> str:
             name, reading = self.places[int(place[1])]
             leaf = leaves.step(name) if reading is None else leaves.source(name, reading)
-            return leaf.sql(dialect="spark")
+            return leaf.sql(dialect=SparkSql)
 
         return _PLACES.sub(read, self.text)
 
@@ -129,7 +130,7 @@ class _Places:
 @lru_cache(maxsize=4_000)
 def template(node: Operator) -> Template:
     places = _Places()
-    text = lower(node, places).sql(dialect="spark")
+    text = lower(node, places).sql(dialect=SparkSql)
     return Template(text, tuple(places.found))
 
 
@@ -161,6 +162,6 @@ def change_feed(versions: Versions) -> str:
 
 
 def _changes(feed: str) -> exp.Expr:
-    query = sqlglot.parse_one(_CHANGES.format(weight=quote(WEIGHT), feed=feed), dialect="spark")
+    query = sqlglot.parse_one(_CHANGES.format(weight=quote(WEIGHT), feed=feed), dialect=SparkSql)
     assert isinstance(query, exp.Query)
     return query.subquery("c")

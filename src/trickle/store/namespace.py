@@ -20,6 +20,7 @@ from trickle.catalog.catalog import Catalog
 from trickle.catalog.model import KnownName, NameKind, StreamTable
 from trickle.names import VISIBLE, literal, quote, quote_all
 from trickle.sql.tokens import mentioned, tokenize
+from trickle.store.sources import view_text
 
 _READING = frozenset({"SELECT", "WITH", "FROM", "VALUES", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "TABLE", "("})
 
@@ -118,7 +119,7 @@ class Namespace:
     def _known_name(self, database: str, name: str, metadata: Any) -> KnownName:
         kind = metadata.tableType().name()
         if kind == "VIEW":
-            return KnownName(database, name, NameKind.VIEW, _view_query(metadata), managed=False)
+            return KnownName(database, name, NameKind.VIEW, _view_query(metadata, database), managed=False)
         uri = metadata.storage().locationUri().get()
         location = self.spark._jvm.org.apache.hadoop.fs.Path(uri).toString()  # type: ignore[union-attr]
         return KnownName(database, name, NameKind.TABLE, location, managed=kind == "MANAGED")
@@ -156,17 +157,13 @@ def delete_directory(spark: SparkSession, location: str) -> None:
     path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).delete(path, True)
 
 
-def _view_query(metadata: Any) -> str:
-    """The view's text, with the names that CREATE VIEW v (names) gave to its columns."""
-    text: str = metadata.viewText().get()
-    shown = list(metadata.schema().fieldNames())
-    properties = metadata.properties()
-    inner = [properties.get(f"view.query.out.col.{number}") for number in range(len(shown))]
-    names = [item.get() for item in inner if item.isDefined()]
-    if names == shown or len(names) != len(shown):
+def _view_query(metadata: Any, database: str) -> str:
+    """What makes the view again, from any database."""
+    try:
+        return view_text(metadata, database)
+    except SqlglotError:
+        text: str = metadata.viewText().get()
         return text
-    columns = ", ".join(f"{quote(old)} AS {quote(new)}" for old, new in zip(names, shown, strict=True))
-    return f"SELECT {columns} FROM ({text})"
 
 
 @lru_cache(maxsize=1_000)

@@ -11,9 +11,10 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 from sqlglot import exp
 
+from trickle.dialect import SparkSql
 from trickle.errors import UserError
 from trickle.names import quote
-from trickle.sql.tokens import SparkSql
+from trickle.sql.source import place, tables
 
 
 @dataclass(frozen=True)
@@ -26,11 +27,12 @@ class DeltaSource:
 
 @dataclass(frozen=True)
 class ViewSource:
-    """A view: its query, its column names, and the database in which its own names are looked up."""
+    """A view: its query, as text and parsed, its column names, and the settings it is read under."""
 
+    text: str
     query: exp.Query
     columns: tuple[str, ...]
-    database: str
+    settings: tuple[tuple[str, str], ...]
 
 
 Lookup = Callable[[exp.Table], DeltaSource | ViewSource]
@@ -81,19 +83,46 @@ def look_up(spark: SparkSession, table: exp.Table, database: str) -> DeltaSource
     return DeltaSource(canonical(full), location)
 
 
+def view_text(metadata: Any, database: str) -> str:
+    """The query of a view in words that mean the same in every database, with the columns it had when it was made.
+
+    Raises SqlglotError where it cannot be read.
+    """
+    text: str = metadata.viewText().get()
+    parsed = sqlglot.parse_one(text, dialect=SparkSql)
+    assert isinstance(parsed, exp.Query)
+    space = metadata.viewCatalogAndNamespace()
+    home = quote(space.apply(space.size() - 1) if space.size() else database)
+    for table in reversed(tables(parsed)):
+        if not table.db:
+            start, _ = place(table)
+            text = f"{text[:start]}{home}.{text[start:]}"
+    shown = list(metadata.schema().fieldNames())
+    properties = metadata.properties()
+    inner = [properties.get(f"view.query.out.col.{number}") for number in range(len(shown))]
+    names = [item.get() for item in inner if item.isDefined()]
+    known = len({name.lower() for name in names}) == len(shown)
+    if not known or (names == shown and not parsed.is_star):
+        return text
+    columns = ", ".join(f"{quote(old)} AS {quote(new)}" for old, new in zip(names, shown, strict=True))
+    return f"SELECT {columns} FROM ({text}\n)"
+
+
 def _view(metadata: Any, full: tuple[str, ...], database: str) -> ViewSource:
-    text = metadata.viewText().get()
     try:
+        text = view_text(metadata, database)
         query = sqlglot.parse_one(text, dialect=SparkSql)
     except sqlglot.errors.SqlglotError as error:
         raise UserError(
             "unreadable-view", f"the query of view {canonical(full)} cannot be read", detail=str(error)
         ) from error
     assert isinstance(query, exp.Query)
-    names = tuple(metadata.schema().fieldNames())
-    space = metadata.viewCatalogAndNamespace()
-    home = space.apply(space.size() - 1) if space.size() else database
-    return ViewSource(query, names, home)
+    settings: list[tuple[str, str]] = []
+    captured = metadata.viewSQLConfigs().iterator()
+    while captured.hasNext():
+        pair = captured.next()
+        settings.append((pair._1(), pair._2()))
+    return ViewSource(text, query, tuple(metadata.schema().fieldNames()), tuple(sorted(settings)))
 
 
 def _in_other_catalog(spark: SparkSession, table: exp.Table) -> DeltaSource:

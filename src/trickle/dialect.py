@@ -1,0 +1,114 @@
+"""Spark's SQL, read so that what is printed again means what was written.
+
+sqlglot translates between dialects: it understands hundreds of functions, and prints many of them by another name, with
+other arguments, or by an operator of another precedence. Nothing is translated here, so a call is understood only where
+the algebra looks at it; every other one is a name with its arguments, and is printed as it came.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, TypeVar
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.generators.spark import SparkGenerator
+from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokens import TokenType
+
+UNDERSTOOD = frozenset(
+    """COUNT SUM AVG MIN MAX COUNT_IF APPROX_COUNT_DISTINCT REGR_COUNT COLLECT_LIST COLLECT_SET
+    BIT_AND BIT_OR BIT_XOR BOOL_AND BOOL_OR MAX_BY MIN_BY STDDEV_POP VAR_POP
+    GROUPING GROUPING_ID NTH_VALUE LAG LEAD NTILE RANK DENSE_RANK PERCENT_RANK CUME_DIST ROW_NUMBER
+    EXPLODE EXPLODE_OUTER POSEXPLODE POSEXPLODE_OUTER INLINE ARRAY SEQUENCE SIZE
+    COALESCE NULLIF IF ABS LENGTH EXISTS""".split()
+)
+"""Calls that the algebra looks at, or that both engines of the laws must have by their own names."""
+
+_OWN_SYNTAX = frozenset("CAST TRY_CAST EXTRACT OVERLAY POSITION SUBSTRING SUBSTR TRIM".split())
+"""Calls with words between their arguments."""
+
+_HINTS = frozenset(
+    "BROADCAST BROADCASTJOIN MAPJOIN MERGE MERGEJOIN SHUFFLEMERGE SHUFFLE_HASH SHUFFLE_REPLICATE_NL".split()
+)
+
+
+_LITERAL_TYPES = (
+    exp.DType.DATE,
+    exp.DType.TIME,
+    exp.DType.TIMESTAMP,
+    exp.DType.TIMESTAMPLTZ,
+    exp.DType.TIMESTAMPNTZ,
+    exp.DType.TIMESTAMPTZ,
+)
+_AS_LITERAL = "written_as_literal"
+"""Marks the cast that `DATE '2024-01-01'` is read as."""
+_IN_PARENTHESES = "written_in_parentheses"
+"""Marks `(VALUES …)`."""
+
+_Node = TypeVar("_Node", bound=exp.Expr)
+
+
+class AsWritten(exp.Expression, exp.Query):
+    """A query in its author's own words. `expressions` are pieces of its text (`Var`) and what stands in for tables."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"expressions": True}
+
+
+class _Parser(SparkParser):
+    FUNCTIONS: ClassVar[dict[str, Any]] = {
+        name: build for name, build in SparkParser.FUNCTIONS.items() if name in UNDERSTOOD
+    }
+    FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+        name: parse for name, parse in SparkParser.FUNCTION_PARSERS.items() if name in _OWN_SYNTAX | _HINTS
+    }
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+        name: SparkParser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("CASE", "IF")
+    }
+    TYPE_LITERAL_PARSERS: ClassVar[dict[Any, Any]] = {
+        kind: lambda _self, this, to: _written(exp.Cast(this=this, to=to), _AS_LITERAL) for kind in _LITERAL_TYPES
+    }
+
+    def _parse_derived_table_values(self, allow_value_synonym: bool = False) -> exp.Values | None:
+        derived = self._curr.token_type is TokenType.L_PAREN
+        values = super()._parse_derived_table_values(allow_value_synonym)
+        return _written(values, _IN_PARENTHESES) if values and derived else values
+
+
+class _Generator(SparkGenerator):
+    TRANSFORMS: ClassVar[dict[Any, Any]] = {
+        **SparkGenerator.TRANSFORMS,
+        AsWritten: lambda self, text: "".join(self.sql(piece) for piece in text.expressions),
+        exp.BitwiseLeftShift: lambda self, shift: self.binary(shift, "<<"),
+        exp.BitwiseRightShift: lambda self, shift: self.binary(shift, ">>"),
+    }
+
+    def not_sql(self, expression: exp.Not) -> str:
+        inner = expression.this
+        if isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Null):
+            return f"{self.sql(inner, 'this')} IS NOT NULL"
+        return super().not_sql(expression)
+
+    def cast_sql(self, expression: exp.Cast, safe_prefix: str | None = None) -> str:
+        if expression.meta.get(_AS_LITERAL):
+            return f"{self.sql(expression, 'to')} {self.sql(expression, 'this')}"
+        return super().cast_sql(expression, safe_prefix)
+
+    def values_sql(self, expression: exp.Values, values_as_table: bool = True) -> str:
+        self.WRAP_DERIVED_VALUES = bool(expression.meta.get(_IN_PARENTHESES))
+        return super().values_sql(expression, values_as_table)
+
+
+class SparkSql(Spark):
+    """Spark's SQL as Spark 4 reads it."""
+
+    class Tokenizer(Spark.Tokenizer):
+        STRING_ESCAPES: ClassVar[list[str]] = ["'", '"', "\\"]  # a doubled quote is a quote, not a second string
+
+    Parser = _Parser
+    Generator = _Generator
+
+
+def _written(node: _Node, how: str) -> _Node:
+    """Remembers how a node was written; Spark does not take the two ways for the same."""
+    node.meta[how] = True
+    return node
