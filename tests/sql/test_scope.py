@@ -53,8 +53,8 @@ def test_a_qualified_name_tells_two_columns_apart() -> None:
 
 
 def test_what_follows_a_column_is_a_field_of_it() -> None:
-    assert resolved(table("t", "address"), "address.city") == "`t_address`.`city`"
-    assert resolved(table("t", "address"), "t.address.city.zip") == "`t_address`.`city`.`zip`"
+    assert resolved(table("t", "address"), "address.city") == "(`t_address`).`city`"
+    assert resolved(table("t", "address"), "t.address.city.zip") == "(`t_address`).`city`.`zip`"
 
 
 def test_a_table_and_its_column_go_before_a_struct_and_its_field() -> None:
@@ -86,7 +86,7 @@ def test_a_merged_column_means_the_left_one_and_the_right_one_only_when_qualifie
 
 
 def test_a_qualified_star_includes_the_merged_columns_of_its_table() -> None:
-    assert shown(LEFT.merging(RIGHT, ("a",)), "r") == ["r_c", "r_a", "r_d"]
+    assert shown(LEFT.merging(RIGHT, ("a",)), "r") == ["r_a", "r_c", "r_d"]
 
 
 def test_natural_names_come_in_the_order_of_the_left_side() -> None:

@@ -7,7 +7,7 @@ where nothing smaller can be.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from sqlglot import exp
 
@@ -34,8 +34,8 @@ from trickle.algebra.project import Project, exactly, renamed
 from trickle.algebra.storage import TypesOf
 from trickle.algebra.top_k import TopK
 from trickle.algebra.union_all import UnionAll
-from trickle.names import VISIBLE, Namer
-from trickle.sql.calls import replaced, title
+from trickle.names import HIDDEN, VISIBLE, Namer
+from trickle.sql.calls import in_aggregate, replaced, title
 from trickle.sql.environment import Built, Environment
 from trickle.sql.relations import Relations, alias_columns, named
 from trickle.sql.scope import NotModelled, Scope, ScopeColumn
@@ -233,28 +233,51 @@ class Builder:
     # Expressions
 
     def expression(
-        self, node: Expression, scope: Scope, environment: Environment, aliases: Mapping[str, Expression]
+        self,
+        node: Expression,
+        scope: Scope,
+        environment: Environment,
+        aliases: Mapping[str, Expression],
+        aliases_first: Collection[str] = (),
     ) -> Expression:
         """The expression with every name resolved: columns, then aliases of the select list, then outer columns.
 
-        Subqueries in it stay as they are written until they are attached to a tree.
+        Some aliases may come first, outside of aggregates. Subqueries stay as they are written until they are attached
+        to a tree.
         """
         refuse_unmodelled(node)
 
         def resolve(part: Expression) -> Expression:
-            if not isinstance(part, exp.Column) or _is_lambda_variable(part):
+            if not isinstance(part, exp.Column):
                 return part
+            name = "" if part.table else part.name.lower()
+            alias = exp.Paren(this=aliases[name].copy()) if name in aliases else None
+            if alias is not None and name in aliases_first and not in_aggregate(part):
+                return alias
             found = scope.meaning(part)
             if found is not None:
                 return found
-            if not part.table and part.name.lower() in aliases:
-                return exp.Paren(this=aliases[part.name.lower()].copy())
+            if alias is not None:
+                return alias
             outer = environment.find_outer(part)
             if outer is None:
                 raise NotModelled(f"the name {'.'.join(item.name for item in part.parts)} was not found")
             return outer
 
-        return replaced(node, resolve)
+        return replaced(self._with_own_variables(node), resolve)
+
+    def _with_own_variables(self, node: Expression) -> Expression:
+        """The expression with its lambda variables renamed: a column must not be taken for one of them."""
+        result = node.copy()
+        for function in reversed(list(result.find_all(exp.Lambda))):  # the inner ones first: they hide the outer ones
+            names = {item.name.lower(): self.fresh(HIDDEN + item.name) for item in function.expressions}
+            for part in list(function.walk()):
+                if isinstance(part, exp.Column) and part.parts[0].name.lower() in names:
+                    part.replace(part.to_dot() if part.table else part.this)
+            for part in list(function.find_all(exp.Identifier)):
+                if part.name.lower() in names and _is_variable(part):
+                    part.replace(exp.to_identifier(names[part.name.lower()], quoted=True))
+        return result
 
     # Types
 
@@ -281,10 +304,10 @@ def _mentions(query: Expression, name: str) -> bool:
     return any(table.name.lower() == name.lower() and not table.db for table in query.find_all(exp.Table))
 
 
-def _is_lambda_variable(node: exp.Column) -> bool:
-    name, parent = node.name.lower(), node.parent
-    while parent is not None:
-        if isinstance(parent, exp.Lambda) and name in {item.name.lower() for item in parent.expressions}:
-            return True
-        parent = parent.parent
-    return False
+def _is_variable(part: exp.Identifier) -> bool:
+    """Whether an identifier stands for a value by itself, and is no part of a longer name."""
+    if isinstance(part.parent, exp.Dot):
+        return part.arg_key == "this"
+    if isinstance(part.parent, exp.Alias | exp.PropertyEQ | exp.Kwarg):
+        return part.arg_key == "expression"
+    return not isinstance(part.parent, exp.Column | exp.Anonymous) or part.arg_key == "expressions"

@@ -41,6 +41,15 @@ def has_aggregate(node: exp.Expr) -> bool:
     return any(is_aggregate(part) or isinstance(part, _GROUPING) for part in outside_queries(node))
 
 
+def in_aggregate(node: exp.Expr) -> bool:
+    """Whether an expression is an argument of an aggregate."""
+    while node.parent is not None:
+        node = node.parent
+        if is_aggregate(node):
+            return True
+    return False
+
+
 def is_window_call(node: exp.Expr) -> bool:
     return isinstance(node, exp.Window)
 

@@ -61,6 +61,10 @@ class Grouping:
 
     # Keys
 
+    def keys_of(self, group: exp.Group | None, select: Select) -> list[Expression]:
+        """What GROUP BY groups by, names resolved."""
+        return self._parsed(group, select)[0]
+
     def _find_keys(self, group: exp.Group | None, select: Select) -> None:
         keys, sets = self._parsed(group, select)
         for key in keys:

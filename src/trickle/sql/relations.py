@@ -40,6 +40,8 @@ class Relations:
         clause = node.args.get("from_")
         result = self.relation(clause.this, environment) if clause else Built(ONE_ROW, Scope(()))
         for join in node.args.get("joins") or ():
+            if join.args.get("pivots") or join.this.args.get("pivots"):
+                raise NotModelled("PIVOT and UNPIVOT of a join have no rule yet")
             result = self._join(result, join, environment)
         for lateral in node.args.get("laterals") or ():
             result = self._lateral_view(result, lateral, environment)
@@ -67,7 +69,7 @@ class Relations:
         left, right, conditions = self._without_subqueries(left, right, conditions, environment)
         condition = all_of(conditions) or exp.true()
         if kind in _HALVES:
-            return Built(LeftJoin(left.tree, right.tree, condition, _HALVES[kind]), left.scope)
+            return Built(LeftJoin(left.tree, right.tree, condition, _HALVES[kind]), left.scope.first(names))
         return self._outer(left, right, condition, names, side)
 
     def _inner(

@@ -45,10 +45,14 @@ class Scope:
 
     def find(self, parts: tuple[str, ...]) -> str | None:
         """The unique name of the one column these parts mean; None if there is none."""
-        found = {item.unique for item in self.columns if item.matches(parts)}
+        found = self.matching(parts)
         if len(found) > 1:
             raise NotModelled(f"the name {'.'.join(parts)} means more than one column")
         return found.pop() if found else None
+
+    def matching(self, parts: tuple[str, ...]) -> set[str]:
+        """The unique names of all columns that these parts could mean."""
+        return {item.unique for item in self.columns if item.matches(parts)}
 
     def meaning(self, node: exp.Column) -> exp.Expr | None:
         """The expression a column of the query's text means: a column, or a field inside one; None if nothing here."""
@@ -57,6 +61,8 @@ class Scope:
             unique = self.find(parts[:size])
             if unique:
                 result: exp.Expr = column(unique)
+                if size < len(parts):
+                    result = exp.Paren(this=result)  # or it could be taken for a table of its name
                 for field in parts[size:]:
                     result = exp.Dot(this=result, expression=exp.to_identifier(field, quoted=True))
                 return result
@@ -90,20 +96,26 @@ class Scope:
     def merging(self, right: Scope, names: tuple[str, ...], shown: Mapping[str, str] | None = None) -> Scope:
         """The scope of a join USING `names`: those first and once, then the rest of both sides.
 
-        A common column is the left one's, or what `shown` says (name → column) where an outer join may pad the left.
+        They are the first ones of `alias.*`, too. A common column is the left one's, or what `shown` says (name →
+        column) where an outer join may pad the left.
         """
-        lowered = [name.lower() for name in names]
-        common = [item for name in lowered for item in self.star() if item.name.lower() == name]
+        left, other = self.first(names), right.first(names)
         if shown is None:
-            rest = tuple(item for item in self.columns if item not in common)
-            return Scope((*common, *rest, *_merged(right.columns, lowered)))
+            return Scope((*left.columns, *_merged(other.columns, names)))
+        common = left.star()[: len(names)]
         first = tuple(ScopeColumn(item.name, (), shown[item.name.lower()]) for item in common)
-        return Scope((*first, *_merged(self.columns, lowered), *_merged(right.columns, lowered)))
+        return Scope((*first, *_merged(left.columns, names), *_merged(other.columns, names)))
+
+    def first(self, names: tuple[str, ...]) -> Scope:
+        """The same columns, those of these names before all others."""
+        common = [item for name in names for item in self.star() if item.name.lower() == name.lower()]
+        return Scope((*common, *(item for item in self.columns if item not in common)))
 
     def common_names(self, right: Scope) -> tuple[str, ...]:
         theirs = {item.name.lower() for item in right.star()}
         return tuple(item.name for item in self.star() if item.name.lower() in theirs)
 
 
-def _merged(columns: tuple[ScopeColumn, ...], names: list[str]) -> tuple[ScopeColumn, ...]:
-    return tuple(replace(item, merged=True) if item.name.lower() in names else item for item in columns)
+def _merged(columns: tuple[ScopeColumn, ...], names: tuple[str, ...]) -> tuple[ScopeColumn, ...]:
+    lowered = {name.lower() for name in names}
+    return tuple(replace(item, merged=True) if item.name.lower() in lowered else item for item in columns)

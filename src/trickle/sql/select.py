@@ -5,7 +5,7 @@ FROM → WHERE → GROUP BY → HAVING → window functions → QUALIFY → sele
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -60,13 +60,14 @@ class Select:
         aliases = {name.lower(): item for name, item in self.items}
         order = self._order(aliases)
         group, having, qualify = (self.node.args.get(clause) for clause in ("group", "having", "qualify"))
-        conditions = {
-            clause: self.expression(found.this, aliases)
-            for clause, found in (("having", having), ("qualify", qualify))
-            if found
-        }
+        grouping = Grouping(self.builder, self.tree, self.scope, self.environment)
+        conditions = {"qualify": self.expression(qualify.this, aliases)} if qualify else {}
+        if having:
+            # A name is that of a key, then that of an item, then that of any column.
+            keys = [{key.name} for key in grouping.keys_of(group, self) if isinstance(key, exp.Column)]
+            items = {name for name in aliases if self.scope.matching((name,)) not in keys}
+            conditions["having"] = self.expression(having.this, aliases, items)
         if group or having or any(has_aggregate(item) for _, item in self.items) or any(map(has_aggregate, order)):
-            grouping = Grouping(self.builder, self.tree, self.scope, self.environment)
             self.tree, self.scope, over = grouping.build(group, self, conditions.get("having"), order)
             self.items = [(name, over(item)) for name, item in self.items]
             order = [over(item) for item in order]
@@ -115,7 +116,7 @@ class Select:
         return Project(top, passing(names)) if keys else top
 
     def _order(self, aliases: Mapping[str, Expression]) -> list[Expression]:
-        """ORDER BY where it decides anything: items by name first, then by position, then by expression."""
+        """ORDER BY where it decides anything: names are those of items first, and then those of columns."""
         clause = self.node.args.get("order")
         if not clause or limits(self.node) == (None, 0):
             return []
@@ -131,9 +132,7 @@ class Select:
     def _order_key(self, node: Expression, aliases: Mapping[str, Expression]) -> Expression:
         if isinstance(node, exp.Literal) and not node.is_string:
             return self.items[int(node.name) - 1][1].copy()
-        if isinstance(node, exp.Column) and not node.table and node.name.lower() in aliases:
-            return aliases[node.name.lower()].copy()
-        return self.expression(node, aliases)
+        return self.expression(node, aliases, aliases).unnest()
 
     # Expressions
 
@@ -144,9 +143,11 @@ class Select:
         value, self.tree = self.builder.subqueries.attach(expression, self.tree, self.scope, self.environment)
         return value
 
-    def expression(self, node: Expression, aliases: Mapping[str, Expression]) -> Expression:
+    def expression(
+        self, node: Expression, aliases: Mapping[str, Expression], aliases_first: Collection[str] = ()
+    ) -> Expression:
         written = with_definitions(node, self.node.args.get("windows") or [])
-        return self.builder.expression(written, self.scope, self.environment, aliases)
+        return self.builder.expression(written, self.scope, self.environment, aliases, aliases_first)
 
     def _select_list(self) -> list[Item]:
         """The select list with stars expanded and every name resolved."""
