@@ -138,6 +138,8 @@ def test_what_is_no_storable_query_is_refused_and_never_run(
         ("SELECT id, current_timestamp() AS at FROM orders", "current_timestamp"),
         ("SELECT id,\n current_date AS day FROM orders", "current_date"),
         ("SELECT uuid() AS u FROM orders", "uuid"),
+        ("SELECT id, DATE 'today' AS day FROM orders", "DATE"),
+        ("SELECT id FROM orders WHERE timestamp'now' > TIMESTAMP 'epoch'", "timestamp"),
         ("SELECT id FROM orders TABLESAMPLE (10 ROWS)", "TABLESAMPLE"),
     ],
 )
@@ -181,6 +183,9 @@ def test_a_nondeterministic_query_is_allowed_in_full_mode(t: trickle.Trickle) ->
     t.sql("INSERT INTO orders VALUES (3)")
     assert t.refresh("lots").action is Action.FULL
     assert rows(t, "SELECT id FROM lots") == {(1,): 1, (2,): 1, (3,): 1}
+    before = rows(t, "SELECT * FROM lots")
+    assert t.refresh("lots").action is Action.FULL, "nothing changed, and every number should"
+    assert rows(t, "SELECT * FROM lots") != before
     error = caught(lambda: t.sql("ALTER STREAM TABLE lots SET REFRESH MODE AUTO"))
     assert error.code == "nondeterministic-function"
     assert declared(t, "lots").mode.value == "FULL"

@@ -68,6 +68,43 @@ def test_a_map_cannot_be_compared_and_is_recomputed_with_the_reason(t: trickle.T
     assert rows(t, "SELECT tags['z'] FROM copy WHERE id = 2") == {(9,): 1}
 
 
+def test_the_order_of_a_map_is_seen_only_by_what_lists_it(t: trickle.Trickle) -> None:
+    """A feed is grouped by its columns, and grouping sorts a map."""
+    t.sql("CREATE TABLE bags (id INT, bag MAP<STRING, INT>)")
+    t.sql("CREATE STREAM TABLE listed AS SELECT id, to_json(bag) AS j, map_keys(bag) AS ks FROM bags")
+    t.sql("CREATE STREAM TABLE found AS SELECT id, bag['b'] AS b, size(bag) AS n FROM bags WHERE bag IS NOT NULL")
+    t.sql("INSERT INTO bags VALUES (1, map('b', 1, 'a', 2)), (2, map('z', 3)), (3, NULL)")
+    t.sql("UPDATE bags SET bag = map('z', 1, 'b', 7) WHERE id = 2")
+    actions = {report.name.rpartition(".")[2]: report for report in t.refresh()}
+    assert actions["listed"].action is Action.FULL
+    assert "cannot be summed up exactly" in actions["listed"].reason
+    assert actions["found"].action is Action.DIFFERENTIAL
+    assert_right(t)
+
+
+def test_a_variant_is_recomputed_with_the_reason(t: trickle.Trickle) -> None:
+    t.sql("CREATE TABLE papers (id INT, paper VARIANT)")
+    t.sql("CREATE STREAM TABLE titles AS SELECT id, variant_get(paper, '$.title', 'string') AS title FROM papers")
+    t.sql('INSERT INTO papers VALUES (1, parse_json(\'{"title": "one"}\'))')
+    report = t.refresh("titles")
+    assert report.action is Action.FULL
+    assert "variant" in report.reason
+    assert_right(t)
+
+
+def test_the_least_numbers_are_added_and_taken_away(t: trickle.Trickle) -> None:
+    t.spark.conf.set("spark.sql.ansi.enabled", "false")
+    t.sql("CREATE TABLE extremes (k INT, tiny TINYINT, small SMALLINT, medium INT)")
+    t.sql("INSERT INTO extremes VALUES (1, -128, -32768, -2147483648), (1, 127, 32767, 2147483647), (1, 1, 2, 3)")
+    t.sql("""
+        CREATE STREAM TABLE sums AS
+        SELECT k, sum(tiny) AS a, sum(small) AS b, sum(medium) AS c, avg(medium) AS d FROM extremes GROUP BY k
+    """)
+    t.sql("DELETE FROM extremes WHERE tiny = -128")
+    assert t.refresh("sums").action is Action.DIFFERENTIAL
+    assert_right(t)
+
+
 def test_sums_of_the_largest_decimals_stay_exact(t: trickle.Trickle) -> None:
     t.sql("CREATE TABLE money (k INT, d DECIMAL(38,10), m DECIMAL(15,2))")
     nines = "8999999999999999999999999999"  # no order of addition overflows

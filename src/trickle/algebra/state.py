@@ -72,9 +72,10 @@ def recipe(aggregate: Expression, argument_type: str, result_type: str, settings
     if isinstance(aggregate, exp.Count):
         return Recipe((_present(value),), lambda states: states[0])
     if isinstance(aggregate, exp.Sum) and _sums_exactly(argument_type, settings):
-        return Recipe((_present(value), _total(value)), lambda states: if_any(states[0], states[1]))
+        return Recipe((_present(value), _total(value, argument_type)), lambda states: if_any(states[0], states[1]))
     if isinstance(aggregate, exp.Avg) and _averages_exactly(argument_type):
-        return Recipe((_present(value), _total(value)), lambda states: _quotient(states, argument_type, result_type))
+        total = _total(value, argument_type)
+        return Recipe((_present(value), total), lambda states: _quotient(states, argument_type, result_type))
     return None
 
 
@@ -103,9 +104,11 @@ def _present(value: Expression) -> StateColumn:
     )
 
 
-def _total(value: Expression) -> StateColumn:
+def _total(value: Expression, argument_type: str) -> StateColumn:
     negative = exp.LT(this=column(WEIGHT), expression=number(0))
-    opposite = exp.Neg(this=exp.Paren(this=value.copy()))
+    # The least number of a type has no opposite in it.
+    wide = cast(value.copy(), "bigint") if argument_type in INTEGERS - {"bigint"} else exp.Paren(this=value.copy())
+    opposite = exp.Neg(this=wide)
     signed = call("sum", case(negative, opposite, value.copy()))
     return StateColumn(call("sum", value.copy()), signed, _present(value))
 

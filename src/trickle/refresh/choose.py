@@ -47,6 +47,9 @@ def choose(
     if definition.incomparable:
         columns = ", ".join(definition.incomparable)
         return Choice(Action.FULL, f"rows with a map or variant cannot be compared: {columns}", estimates)
+    if definition.ungroupable:
+        columns = ", ".join(definition.ungroupable)
+        return Choice(Action.FULL, f"changes of a map or variant cannot be summed up exactly: {columns}", estimates)
     replaced = _replaced(changed)
     if mode is Mode.DIFFERENTIAL:
         suffix = f" ({replaced})" if replaced else ""

@@ -32,7 +32,8 @@ from trickle.algebra.storage import Storage, plan_storage
 from trickle.dialect import AsWritten, SparkSql
 from trickle.errors import UserError
 from trickle.names import VISIBLE, is_hidden
-from trickle.refresh.determinism import refuse_nondeterministic, refuse_nondeterministic_view
+from trickle.refresh.determinism import nondeterministic, nondeterministic_view
+from trickle.refresh.grouping import ungroupable
 from trickle.refresh.reading import reads_alike
 from trickle.refresh.shape import shape
 from trickle.refresh.spark_errors import explained
@@ -84,6 +85,8 @@ class Definition:
     """What every name of the query stood for."""
     fields: Mapping[str, Mapping[str, str]]
     """Key of a source seen → all its columns, as compiled against."""
+    volatile: bool = False
+    """Whether the query may give another result although nothing changed."""
     wanted_parts: tuple[str, ...] = ()
     """The texts of inner results that would be worth keeping and are not; without them plain rules do."""
 
@@ -99,6 +102,11 @@ class Definition:
     def incomparable(self) -> tuple[str, ...]:
         """Stored columns whose type Spark cannot compare; their rows cannot be found again to be deleted."""
         return tuple(field.name for field in self.storage_schema if _has_map(field.dataType.simpleString()))
+
+    @property
+    def ungroupable(self) -> tuple[str, ...]:
+        """Columns of sources whose changes cannot be summed up; see grouping.py."""
+        return ungroupable(self.tree, self.fields)
 
     @property
     def filtered(self) -> bool:
@@ -160,12 +168,14 @@ class Compiler:
         schema = analysed.schema
         _check_columns(name, schema)
         parsed = _parse(query)
-        if not allow_nondeterministic:
-            refuse_nondeterministic(name, query, analysed)
+        volatile = nondeterministic(name, query, analysed)
+        if volatile and not allow_nondeterministic:
+            raise volatile
         tree, storage = self._planned(query, parsed, analysed)
-        if not allow_nondeterministic:
-            for view, text in self._view_texts().items():
-                refuse_nondeterministic_view(name, view, text)
+        for view, text in self._view_texts().items():
+            volatile = volatile or nondeterministic_view(name, view, text)
+        if volatile and not allow_nondeterministic:
+            raise volatile
         fields = self._fields()
         seen = self._sources | self._parts
         sources = {key: location for key, location in seen.items() if key not in self._only_in_parts}
@@ -181,6 +191,7 @@ class Compiler:
             database=self._database,
             lookups=tuple(self._lookups),
             fields=fields,
+            volatile=volatile is not None,
             wanted_parts=tuple(self._wanted_parts),
         )
 

@@ -11,23 +11,28 @@ from trickle.errors import Position, UserError
 from trickle.sql.functions import NONDETERMINISTIC, ORDER_DEPENDENT, WITHOUT_PARENTHESES
 from trickle.sql.tokens import position, tokenize
 
+_MOMENTS = frozenset({"date", "timestamp", "timestamp_ltz", "timestamp_ntz"})
+"""Types whose literals may be relative to the present."""
 
-def refuse_nondeterministic(name: str, query: str, analysed: DataFrame) -> None:
-    """Raises UserError where the query calls a function whose value depends on when or where it is evaluated."""
+
+def nondeterministic(name: str, query: str, analysed: DataFrame) -> UserError | None:
+    """What is wrong with a query that has an expression whose value depends on when or where it is evaluated."""
     found = _call(query)
     if found:
         function, place = found
-        raise _error(name, f"{function}() gives another value each time it is evaluated.", query, place)
+        return _error(name, f"{function} gives another value each time it is evaluated.", query, place)
     plan: Any = analysed._jdf.queryExecution().analyzed()
     if not plan.deterministic() and not _orders_rows(query):
-        raise _error(name, "Spark says that an expression of this query is not deterministic.", query, None)
+        return _error(name, "Spark says that an expression of this query is not deterministic.", query, None)
+    return None
 
 
-def refuse_nondeterministic_view(name: str, view: str, text: str) -> None:
+def nondeterministic_view(name: str, view: str, text: str) -> UserError | None:
     """The same for the text of a view that the query reads."""
     found = _call(text)
     if found:
-        raise _error(name, f"the view {view} calls {found[0]}(), which gives another value each time.", text, found[1])
+        return _error(name, f"the view {view} has {found[0]}, which gives another value each time.", text, found[1])
+    return None
 
 
 def _orders_rows(query: str) -> bool:
@@ -47,6 +52,7 @@ def _error(name: str, detail: str, query: str, place: Position | None) -> UserEr
 
 
 def _call(query: str) -> tuple[str, Position] | None:
+    """The first word of a query that stands for something else each time, as people write it, and where it is."""
     tokens = tokenize(query)
     for index, token in enumerate(tokens):
         word = token.text.lower()
@@ -55,12 +61,20 @@ def _call(query: str) -> tuple[str, Position] | None:
         if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER) or _is_qualified(tokens, index):
             continue
         if (called and word in NONDETERMINISTIC) or _is_bare_call(token, word, called):
-            return word, position(query, token)
+            return f"{word}()", position(query, token)
         if called and word == "unix_timestamp" and _closes(tokens, index + 2):
-            return word, position(query, token)
+            return f"{word}()", position(query, token)
+        if word in _MOMENTS and following is not None and _is_moment(following):
+            return f"{word.upper()} '{following.text}'", position(query, token)
         if word == "tablesample":
             return word, position(query, token)
     return None
+
+
+def _is_moment(token: Token) -> bool:
+    """`DATE 'today'`, also with a time zone behind it."""
+    first = token.text.strip().partition(" ")[0].lower()
+    return token.token_type is TokenType.STRING and first in {"now", "today", "tomorrow", "yesterday"}
 
 
 def _is_qualified(tokens: list[Token], index: int) -> bool:

@@ -12,7 +12,7 @@ from datetime import datetime
 from trickle.algebra.differentiate import Window
 from trickle.algebra.program import Program, build_program
 from trickle.algebra.storage import STORED, Storage
-from trickle.catalog.model import Action, Frontier, StreamTable
+from trickle.catalog.model import Action, Frontier, Mode, StreamTable
 from trickle.errors import Reinitialise
 from trickle.refresh.choose import Choice, choose
 from trickle.refresh.definition import Definition
@@ -114,6 +114,8 @@ def plan_refresh(
         return plan(Choice(Action.REINITIALIZE, reason.message))
     if full_reason:
         return plan(Choice(Action.FULL, full_reason), windows)
+    if definition.volatile and stream_table.mode is Mode.FULL:
+        return plan(Choice(Action.FULL, "the query may give another result although nothing changed"), windows)
     if all(window.before == window.after for window in windows):
         return plan(Choice(Action.NO_DATA, NO_NEW_VERSION), windows)
     choice = choose(stream_table.mode, definition, list(windows), rows_of)
