@@ -45,7 +45,9 @@ class Declarations:
             return self._replace(existing, query, schedule, mode, comment)
         self._refuse_taken(canonical, existing)
         table = self._draft(canonical, query, schedule, checked_mode(mode), comment)
-        table = redeclared(table, self.context.definitions.get(table))
+        definition = self.context.definitions.get(table)
+        self.context.definitions.refuse_hidden(definition)
+        table = redeclared(table, definition)
         self.context.catalog.add(table)
         try:
             report = self.refresher.refresh(table)
@@ -134,6 +136,8 @@ class Declarations:
             changed = replace(changed, settings=self.context.definitions.settings())
         if query is not None or mode is not None:
             definition = self._compiled(changed)
+            if query is not None:
+                self.context.definitions.refuse_hidden(definition)
             self._refuse_cycle(changed, definition)
             if _meaning(changed) != _meaning(table):
                 # The graph must know what the new query reads, so that its load pulls stale stream tables along.

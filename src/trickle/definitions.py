@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
@@ -69,8 +69,12 @@ class Definitions:
                 return compiler.compile(name, query, allow_nondeterministic=allow_nondeterministic)
             except UserError as error:
                 if error.code == "unknown-table":
-                    self._refuse_temporary(query)
+                    self._refuse_temporary(mentioned(query))
                 raise
+
+    def refuse_hidden(self, definition: Definition) -> None:
+        """The engine reads the table that a temporary view of the user's session hides; say so before it does."""
+        self._refuse_temporary({table.name.lower() for table, _ in definition.lookups if not table.db})
 
     def now(self, tables: Iterable[StreamTable]) -> Moment:
         """A look at what the queries of these stream tables mean now."""
@@ -123,13 +127,14 @@ class Definitions:
     def forget(self, table: StreamTable) -> None:
         self._compiled.pop(table.id, None)
 
-    def _refuse_temporary(self, query: str) -> None:
+    def _refuse_temporary(self, names: Collection[str]) -> None:
         """The engine's session does not see the user's temporary views; say so where one was meant."""
-        for table in self.context.spark.catalog.listTables():
-            if table.isTemporary and table.name.lower() in mentioned(query):
+        catalog: Any = self.context.spark._jsparkSession.sessionState().catalog()
+        for name in names:
+            if catalog.getTempView(name).isDefined():
                 raise UserError(
                     "temporary-source",
-                    f"{table.name} is a temporary view",
+                    f"{name} is a temporary view",
                     detail="It ends with the session; a stream table outlives it.",
                     hint="create a permanent view, or put its query into the definition.",
                 )

@@ -133,3 +133,54 @@ def test_a_view_made_under_other_settings_is_refused(t: trickle.Trickle) -> None
     t.sql("INSERT INTO things VALUES ('1'), ('x')")
     t.refresh("copy")
     assert_right(t)
+
+
+def test_a_temporary_view_that_hides_a_table_is_refused(events: trickle.Trickle) -> None:
+    t = events
+    t.create_stream_table("kinds", "SELECT DISTINCT kind FROM events")
+    t.sql("CREATE TEMPORARY VIEW events AS SELECT 1 AS id, 'z' AS kind")
+    for attempt in (
+        lambda: t.create_stream_table("ids", "SELECT id FROM events"),
+        lambda: t.sql("ALTER STREAM TABLE kinds AS SELECT kind FROM events"),
+    ):
+        error = caught(attempt)
+        assert isinstance(error, UserError)
+        assert error.code == "temporary-source"
+    t.refresh("kinds")
+    t.sql("DROP VIEW events")
+    assert_right(t)
+
+
+def test_a_table_inside_a_function_is_refused(events: trickle.Trickle) -> None:
+    t = events
+    t.sql("CREATE FUNCTION latest() RETURNS INT RETURN SELECT MAX(id) FROM events")
+    t.sql("CREATE TABLE numbers (n INT)")
+    error = caught(lambda: t.create_stream_table("copy", "SELECT n, latest() AS id FROM numbers"))
+    assert isinstance(error, UserError)
+    assert error.code == "untracked-source"
+    t.sql("DROP FUNCTION latest")
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "query"),
+    [
+        ("spark.sql.groupByOrdinal", "false", "SELECT MAX(kind) AS kind, COUNT(*) AS n FROM events GROUP BY 1"),
+        ("spark.sql.parser.escapedStringLiterals", "true", "SELECT id, kind RLIKE '^\\w$' AS f FROM events"),
+        ("spark.sql.ansi.doubleQuotedIdentifiers", "true", 'SELECT "kind", COUNT(*) AS n FROM events GROUP BY "kind"'),
+    ],
+)
+def test_a_text_is_read_under_the_settings_it_was_written_under(
+    events: trickle.Trickle, setting: str, value: str, query: str
+) -> None:
+    t = events
+    t.spark.conf.set(setting, value)
+    t.create_stream_table("odd", query)
+    assert_right(t)
+    _changes(t)
+    assert t.refresh("odd").action is Action.FULL
+    assert_right(t)
+    t.spark.conf.unset(setting)
+    t.sql("DELETE FROM events WHERE id = 1")
+    t.refresh("odd")
+    t.spark.conf.set(setting, value)
+    assert_right(t)

@@ -30,11 +30,11 @@ from trickle.algebra.scan import Scan
 from trickle.algebra.state import Settings
 from trickle.algebra.storage import Storage, plan_storage
 from trickle.dialect import AsWritten, SparkSql
-from trickle.errors import UserError
+from trickle.errors import InternalError, UserError
 from trickle.names import VISIBLE, is_hidden
 from trickle.refresh.determinism import nondeterministic, nondeterministic_view
 from trickle.refresh.grouping import ungroupable
-from trickle.refresh.reading import reads_alike
+from trickle.refresh.reading import reads_alike, tables_read
 from trickle.refresh.shape import shape
 from trickle.refresh.spark_errors import explained
 from trickle.sql.build import build
@@ -43,7 +43,19 @@ from trickle.sql.scope import NotModelled
 from trickle.sql.source import SourceTable, SourceView, names_cte, place, tables
 from trickle.store.leaves import CurrentLeaves, NamedLeaves, delta_table
 from trickle.store.logs import DeltaLogs
-from trickle.store.sources import DeltaSource, Lookup, ViewSource, table_name
+from trickle.store.sources import DeltaSource, Lookup, ViewSource, full_name, table_name
+from trickle.store.sources import canonical as canonical_name
+
+READING = (
+    "spark.sql.ansi.doubleQuotedIdentifiers",
+    "spark.sql.ansi.enforceReservedKeywords",
+    "spark.sql.ansi.relationPrecedence",
+    "spark.sql.groupByAliases",
+    "spark.sql.groupByOrdinal",
+    "spark.sql.orderByOrdinal",
+    "spark.sql.parser.escapedStringLiterals",
+)
+"""Settings that decide how Spark reads a text. We read it as by default, and not at all where one is another."""
 
 MEANING = (
     "spark.sql.ansi.enabled",
@@ -53,6 +65,8 @@ MEANING = (
     "spark.sql.legacy.timeParserPolicy",
     "spark.sql.decimalOperations.allowPrecisionLoss",
     "spark.sql.mapKeyDedupPolicy",
+    "spark.sql.timestampType",
+    *READING,
 )
 """Session settings that decide what a query means; a definition keeps those it was created under."""
 
@@ -176,6 +190,7 @@ class Compiler:
             volatile = volatile or nondeterministic_view(name, view, text)
         if volatile and not allow_nondeterministic:
             raise volatile
+        self._refuse_untracked(parsed, analysed)
         fields = self._fields()
         seen = self._sources | self._parts
         sources = {key: location for key, location in seen.items() if key not in self._only_in_parts}
@@ -202,6 +217,17 @@ class Compiler:
         parser: Any = self._spark._jsparkSession.sessionState().sqlParser()
         explained(query, lambda: parser.parseQuery(query))
 
+    def _refuse_untracked(self, parsed: exp.Query, analysed: DataFrame) -> None:
+        """Spark must read no table that we do not follow, such as one inside a SQL function."""
+        named = {canonical_name(full_name(table, self._database)) for table in tables(parsed)}
+        followed = {found.key for _, found in self._lookups if isinstance(found, DeltaSource)}
+        for name in tables_read(analysed) - named - followed:
+            raise UserError(
+                "untracked-source",
+                f"for this query Spark reads {name}, which the text does not name; its changes would go unnoticed",
+                hint="name the table in FROM, and not inside a function.",
+            )
+
     def _settings(self) -> Settings:
         return Settings(ansi=str(self._spark.conf.get("spark.sql.ansi.enabled")).lower() == "true")
 
@@ -209,7 +235,7 @@ class Compiler:
         """Tree and storage; a query we have no rules for is kept whole, with the reason."""
         schema = analysed.schema
         names = tuple(schema.fieldNames())
-        understood = reads_alike(self._spark, analysed, parsed.sql(dialect=SparkSql))
+        understood = self._reads_by_default() and reads_alike(self._spark, analysed, parsed.sql(dialect=SparkSql))
         try:
             if not understood:
                 raise NotModelled(_READ_OTHERWISE)
@@ -220,11 +246,15 @@ class Compiler:
             if self._parts:
                 self._confirm(tree, schema)
             return tree, plan_storage(tree, self._types_of, self._settings())
-        except NotModelled as reason:
+        except (NotModelled, InternalError) as problem:
             self._parts, self._only_in_parts, self._wanted_parts = {}, frozenset(), []
             text = self._marked(parsed) if understood else self._as_written(query, parsed)
-            opaque = Opaque(text, names, reason.reason)
+            reason = problem.reason if isinstance(problem, NotModelled) else f"we failed to plan it: {problem.message}"
+            opaque = Opaque(text, names, reason)
             return opaque, plan_storage(opaque, self._types_of, self._settings())
+
+    def _reads_by_default(self) -> bool:
+        return all(str(self._spark.conf.get(key)) == self._default(key) for key in READING)
 
     def _confirm(self, tree: Operator, schema: StructType) -> None:
         """Spark must see the same columns in our tree as in the user's text."""

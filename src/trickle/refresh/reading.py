@@ -12,6 +12,10 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
+from trickle.store.sources import canonical
+
+_RELATION = re.compile(r"\bRelation spark_catalog\.(\w+)\.(\w+)\[")
+
 _ALL_FIELDS = 1_000_000
 """Spark writes 25 unless told otherwise."""
 
@@ -33,14 +37,18 @@ def reads_alike(spark: SparkSession, analysed: DataFrame, text: str) -> bool:
     return _plan(analysed) == _plan(other)
 
 
+def tables_read(analysed: DataFrame) -> set[str]:
+    """The tables with plain names in a plan, by their canonical names; those of views, too."""
+    return {canonical(parts) for parts in _RELATION.findall(_text(analysed))}
+
+
 def _plan(frame: DataFrame) -> str:
     """A plan in words, without what differs between two texts of the same meaning.
 
     These are numbers given out in passing, names that columns without one get from their text, `1L` for a cast of 1,
     CROSS for an inner join without a condition, and two names of one function.
     """
-    analysed: Any = frame._jdf.queryExecution().analyzed()
-    plan: str = analysed.treeString(True, False, _ALL_FIELDS, False, False)  # verbose, and nothing added
+    plan = _text(frame)
     numbers: dict[str, int] = {}
 
     def counted(match: re.Match[str]) -> str:
@@ -61,3 +69,9 @@ def _plain_number(cast: re.Match[str]) -> str:
     """The number, where it has a place in its type: `-128Y` has, and minus the cast of 128 has not."""
     number, kind = cast[1], cast[2]
     return number if abs(float(number)) <= _LARGEST.get(kind, float("inf")) else cast[0]
+
+
+def _text(frame: DataFrame) -> str:
+    analysed: Any = frame._jdf.queryExecution().analyzed()
+    text: str = analysed.treeString(True, False, _ALL_FIELDS, False, False)  # verbose, and nothing added
+    return text

@@ -55,15 +55,20 @@ def canonical(parts: tuple[str, ...]) -> str:
     return ".".join(shown[1:] if shown[0] == "default" and len(shown) > 1 else shown)
 
 
+def full_name(table: exp.Table, database: str) -> tuple[str, ...]:
+    """The parts of a name, with its database and without the built-in catalog."""
+    parts = tuple(part.name for part in table.parts if part.name.lower() != "spark_catalog")
+    return parts if len(parts) > 1 else (database, *parts)
+
+
 def look_up(spark: SparkSession, table: exp.Table, database: str) -> DeltaSource | ViewSource:
     """What a table reference means. Raises UserError where it is nothing we can keep up with."""
     if table.db.lower() == "delta" and not table.catalog:
         return DeltaSource(f"delta.{quote(table.name)}", table.name)
     if table.catalog and table.catalog.lower() != "spark_catalog":
         return _in_other_catalog(spark, table)
-    parts = tuple(part.name for part in table.parts if part.name.lower() != "spark_catalog")
     session: Any = spark._jsparkSession.sessionState()
-    full = parts if len(parts) > 1 else (database, *parts)
+    full = full_name(table, database)
     identifier = session.sqlParser().parseTableIdentifier(".".join(quote(part) for part in full))
     try:
         metadata = session.catalog().getTableMetadata(identifier)
