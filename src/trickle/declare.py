@@ -64,10 +64,10 @@ class Declarations:
         """What the new statement does not say does not stay; the data does, until the new query is loaded."""
         try:
             bare = replace(existing, schedule=None, comment=None)
-            self.alter(bare, schedule=schedule, mode=mode, comment=comment, query=query)
+            self.alter(bare, schedule=schedule, mode=mode, comment=comment, query=query, was=existing)
         except BaseException:
             if not self._has_moved(existing):
-                self.context.catalog.change(existing)
+                self.context.catalog.change(existing, bare)
             raise
         return self.context.catalog.last_refresh(existing.id)
 
@@ -121,8 +121,12 @@ class Declarations:
         mode: str | None = None,
         query: str | None = None,
         comment: str | None = None,
+        was: StreamTable | None = None,
     ) -> StreamTable:
-        """Changes what is given. A new query is compiled first and loaded at once."""
+        """Changes what is given. A new query is compiled first and loaded at once.
+
+        `was` is how the catalog has the table, where that is not how it is given here.
+        """
         changed = table
         if schedule is not None:
             changed = replace(changed, schedule=parse_schedule(schedule).text)
@@ -143,7 +147,7 @@ class Declarations:
                 # The graph must know what the new query reads, so that its load pulls stale stream tables along.
                 # An empty fingerprint fits no definition: whoever refreshes it next starts anew.
                 changed = replace(changed, sources=definition.sources, fingerprint=_QUERY_CHANGED)
-        self.context.catalog.change(changed)
+        self.context.catalog.change(changed, was or table)
         self.context.definitions.forget(table)
         if _meaning(changed) != _meaning(table):
             self._reload(table, changed)
@@ -155,7 +159,7 @@ class Declarations:
         except BaseException:
             # Once its rows are stored, by this process or by another one, the new query is the one that holds.
             if not self._has_moved(old):
-                self.context.catalog.change(old)
+                self.context.catalog.change(old, new)
             self.context.definitions.forget(old)
             self.refresher.sweep()
             raise
@@ -179,17 +183,19 @@ class Declarations:
         if dependents:
             raise _needed(table, dependents, "their queries name it; change them first.")
         renamed = replace(table, name=canonical)
-        self.context.catalog.change(renamed)
+        self.context.catalog.change(renamed, table)
         self.context.namespace.retract(table)
         self.context.namespace.publish(renamed)
         self.context.definitions.forget(table)
         return renamed
 
     def suspend(self, table: StreamTable, reason: str = "suspended by hand") -> None:
-        self.context.catalog.change(replace(table, status=Status.SUSPENDED, suspended_reason=reason))
+        suspended = replace(table, status=Status.SUSPENDED, suspended_reason=reason)
+        self.context.catalog.change(suspended, table)
 
     def resume(self, table: StreamTable) -> None:
-        self.context.catalog.change(replace(table, status=Status.ACTIVE, suspended_reason=None, failures=0))
+        resumed = replace(table, status=Status.ACTIVE, suspended_reason=None, failures=0)
+        self.context.catalog.change(resumed, table)
 
     def drop(self, table: StreamTable, *, cascade: bool = False) -> list[str]:
         """Drops a stream table and, with `cascade`, those that read it. Returns the names dropped."""

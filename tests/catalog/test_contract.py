@@ -211,7 +211,7 @@ def test_second_table_of_the_same_id_is_our_own_mistake(catalog: Catalog) -> Non
 def test_change_replaces_the_declaration_and_keeps_the_progress(catalog: Catalog) -> None:
     catalog.add(replace(PLAIN, progress=PROGRESS))
     changed = replace(FULL_OF_EVERYTHING, id=PLAIN.id, progress=None)
-    catalog.change(changed)
+    catalog.change(changed, PLAIN)
     assert stored(catalog) == replace(changed, progress=PROGRESS)
     assert catalog.stream_table(PLAIN.name) is None
     assert catalog.stream_table(changed.name) is not None
@@ -219,7 +219,7 @@ def test_change_replaces_the_declaration_and_keeps_the_progress(catalog: Catalog
 
 def test_change_can_correct_the_case_of_a_name(catalog: Catalog) -> None:
     catalog.add(PLAIN)
-    catalog.change(replace(PLAIN, name="default.Totals"))
+    catalog.change(replace(PLAIN, name="default.Totals"), PLAIN)
     assert stored(catalog).name == "default.Totals"
 
 
@@ -227,15 +227,22 @@ def test_change_to_a_name_of_another_table_is_refused(catalog: Catalog) -> None:
     catalog.add(PLAIN)
     catalog.add(FULL_OF_EVERYTHING)
     with pytest.raises(UserError) as caught:
-        catalog.change(replace(PLAIN, name=FULL_OF_EVERYTHING.name.upper()))
+        catalog.change(replace(PLAIN, name=FULL_OF_EVERYTHING.name.upper()), PLAIN)
     assert caught.value.code == "name-taken"
     assert stored(catalog) == PLAIN
 
 
 def test_change_of_a_dropped_table_is_refused(catalog: Catalog) -> None:
     with pytest.raises(UserError) as caught:
-        catalog.change(PLAIN)
+        catalog.change(replace(PLAIN, comment="gone"), PLAIN)
     assert caught.value.code == "unknown-stream-table"
+
+
+def test_two_who_change_different_things_both_have_their_way(catalog: Catalog) -> None:
+    catalog.add(PLAIN)
+    catalog.change(replace(PLAIN, comment="mine"), PLAIN)
+    catalog.change(replace(PLAIN, schedule="5m"), PLAIN)
+    assert stored(catalog) == replace(PLAIN, comment="mine", schedule="5m")
 
 
 def test_removed_table_is_gone_and_its_name_is_free(catalog: Catalog) -> None:
@@ -276,7 +283,7 @@ def test_history_follows_a_renamed_table(catalog: Catalog) -> None:
     renamed, successor = replace(PLAIN, name="default.sums"), replace(PLAIN, id="st-3")
     catalog.add(PLAIN)
     catalog.record(refresh(1), None)
-    catalog.change(renamed)
+    catalog.change(renamed, PLAIN)
     catalog.add(successor)
     catalog.record(refresh(2, renamed), None)
     catalog.record(refresh(3, successor), None)

@@ -395,3 +395,24 @@ def test_a_source_that_cannot_be_followed_is_refused(t: trickle.Trickle, source:
     _orders(t)
     error = caught(lambda: t.sql(f"CREATE STREAM TABLE totals AS SELECT id FROM {source}"))
     assert error.code == "untracked-source"
+
+
+def test_a_source_whose_log_is_broken_stops_only_those_who_read_it(t: trickle.Trickle) -> None:
+    _orders(t)
+    _totals(t)
+    t.sql("CREATE TABLE others (id INT)")
+    t.sql("CREATE STREAM TABLE copy AS SELECT id FROM others")
+    t.sql("INSERT INTO others VALUES (1)")
+    log = _location(t) / "_delta_log"
+    newest = max(log.glob("*.json"))
+    broken = log / f"{int(newest.stem) + 1:020d}.json"
+    broken.write_text("{ this is no action\n")
+    reports = {report.name.rpartition(".")[2]: report for report in t.refresh()}
+    assert reports["copy"].action is Action.DIFFERENTIAL
+    assert reports["totals"].action is Action.FAILED
+    assert "cannot be read" in str(reports["totals"].error)
+    broken.unlink()
+    (log / f".{broken.name}.crc").unlink(missing_ok=True)
+    t.sql("INSERT INTO orders VALUES (3, 'bob', 5, 'z')")
+    assert t.refresh("totals").action is Action.DIFFERENTIAL
+    assert_right(t)

@@ -152,15 +152,17 @@ class Catalog:
             if not _insert_new(connection, stream_tables, rows.from_stream_table(table), "name_key"):
                 raise _name_taken(table.name)
 
-    def change(self, table: StreamTable) -> None:
-        """Replace everything but the progress.
+    def change(self, table: StreamTable, was: StreamTable) -> None:
+        """Change what differs between two declarations; what somebody else changed meanwhile stays. Progress is none.
 
         Raises UserError `name-taken`, or `unknown-stream-table` when it was dropped meanwhile.
         """
-        statement = update(stream_tables).where(stream_tables.c.id == table.id)
+        before = rows.from_declaration(was)
+        values = {key: value for key, value in rows.from_declaration(table).items() if value != before[key]}
+        statement = update(stream_tables).where(stream_tables.c.id == table.id).values({"id": table.id, **values})
         with self._writing() as connection:
             try:
-                changed = connection.execute(statement.values(rows.from_declaration(table)))
+                changed = connection.execute(statement)
             except IntegrityError:
                 raise _name_taken(table.name) from None
             if not changed.rowcount:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -27,6 +28,7 @@ from trickle.refresh.plan import NO_NEW_VERSION, RefreshPlan, plan_refresh
 from trickle.refresh.window import SourceWindow, frontier_of
 from trickle.store.delta_log import CDF_PROPERTY, Snapshot
 from trickle.store.feeds import Feeds
+from trickle.store.logs import reading
 from trickle.store.table import CommitInfo, StorageTable, overtaken
 
 _FULL_ON_REQUEST = "asked for with FULL"
@@ -148,9 +150,10 @@ class _Tick:
         for table in self.tables:
             for location in table.sources.values():
                 if not self.graph.at(location) and location not in self.pins:
-                    snapshot = self._readable(location)
-                    if snapshot:
-                        self.pins[location] = snapshot
+                    with suppress(UserError):  # whoever reads it will say so
+                        snapshot = self._readable(location)
+                        if snapshot:
+                            self.pins[location] = snapshot
 
     def run(self, table: StreamTable, full_reason: str | None = None) -> RefreshRecord:
         """Refreshes one table and records it, whatever happens."""
@@ -201,7 +204,7 @@ class _Tick:
         if record.action in (Action.INITIAL, Action.REINITIALIZE):
             declared = redeclared(table, done.plan.definition)
             if declared != table:
-                self.context.catalog.change(declared)
+                self.context.catalog.change(declared, table)
                 if not table.hidden:
                     self.context.namespace.publish(declared)
             if any(is_part(key) and key not in declared.sources for key in table.sources):
@@ -268,7 +271,7 @@ class _Tick:
                 continue
             # The reader names it first: a part that nobody reads may be swept away at any moment.
             reader = replace(table, sources={**table.sources, part.name: part.location})
-            self.context.catalog.change(reader)
+            self.context.catalog.change(reader, table)
             try:
                 if is_new:
                     self.context.catalog.add(part)
@@ -276,7 +279,7 @@ class _Tick:
                 records += self._bring(part, None)
                 table = reader
             except UserError:
-                self.context.catalog.change(table)
+                self.context.catalog.change(table, reader)
                 self.graph = self.graph.having(table)
                 if is_new:
                     self.context.erase(part)
@@ -356,13 +359,14 @@ class _Tick:
         return True
 
     def _readable(self, location: str) -> Snapshot | None:
-        """The source now, its change feed switched on if it was off."""
+        """The source now, its change feed switched on if it was off. Raises UserError where that cannot be done."""
         snapshot = self.context.logs.snapshot(location)
         if snapshot is None or snapshot.has_change_feed or self.only_looking:
             return snapshot
-        self.context.session.sql(
-            f"ALTER TABLE delta.{quote(location)} SET TBLPROPERTIES ({quote(CDF_PROPERTY)} = 'true')"
-        )
+        with reading(location):
+            self.context.session.sql(
+                f"ALTER TABLE delta.{quote(location)} SET TBLPROPERTIES ({quote(CDF_PROPERTY)} = 'true')"
+            )
         return self.context.logs.snapshot(location)
 
     def _rows_of(self, window: SourceWindow) -> int:

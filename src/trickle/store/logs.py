@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from trickle.errors import UserError
 from trickle.store.delta_log import Commit, Snapshot
 from trickle.store.local_log import LocalLog, Unreadable
 from trickle.store.spark_log import SparkLog
@@ -22,6 +27,20 @@ def local_path(location: str) -> str | None:
     return None if re.match(r"[a-z0-9]+:/", path) else path
 
 
+@contextmanager
+def reading(location: str) -> Iterator[None]:
+    """Turns what Spark says against a table into an error of its reader's."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise UserError(
+            "source-unreadable",
+            f"the Delta table at {location} cannot be read or prepared",
+            detail=str(error).partition("\n")[0],
+            hint="DESCRIBE HISTORY shows whether Spark itself can read it.",
+        ) from error
+
+
 @dataclass
 class DeltaLogs:
     """Reads the logs of any table a session can reach."""
@@ -33,14 +52,15 @@ class DeltaLogs:
         self._remote = SparkLog(self.spark)
 
     def snapshot(self, location: str) -> Snapshot | None:
-        """The table as it is now, or None where no Delta table is."""
+        """The table as it is now, or None where no Delta table is. Raises UserError where its log cannot be read."""
         path = local_path(location)
         if path:
             try:
                 return self._local.snapshot(path)
             except Unreadable:
                 pass
-        return self._remote.snapshot(location)
+        with reading(location):
+            return self._remote.snapshot(location)
 
     def version(self, location: str) -> int:
         """The newest version, −1 where no Delta table is."""
