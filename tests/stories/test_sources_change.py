@@ -9,7 +9,8 @@ import pytest
 
 import trickle
 from stories.check import assert_right, caught, declared, rows, storage_files
-from trickle.errors import UserError
+from trickle.errors import RetryableError, UserError
+from trickle.refresh.window import read_windows
 
 Action = trickle.Action
 
@@ -395,6 +396,21 @@ def test_a_source_that_cannot_be_followed_is_refused(t: trickle.Trickle, source:
     _orders(t)
     error = caught(lambda: t.sql(f"CREATE STREAM TABLE totals AS SELECT id FROM {source}"))
     assert error.code == "untracked-source"
+
+
+def test_a_refresh_that_began_before_another_one_ended_does_not_go_back(t: trickle.Trickle) -> None:
+    _orders(t)
+    _totals(t)
+    logs = t._context.logs
+    early = logs.snapshot(str(_location(t)))
+    t.sql("INSERT INTO orders VALUES (3, 'bob', 5, 'z')")
+    _refresh(t, Action.DIFFERENTIAL)
+    progress = declared(t, "totals").progress
+    assert early is not None
+    assert progress is not None
+    (key,) = progress.frontier
+    with pytest.raises(RetryableError, match="another process refreshed"):
+        read_windows(logs, progress.frontier, {key: early})
 
 
 def test_a_source_whose_log_is_broken_stops_only_those_who_read_it(t: trickle.Trickle) -> None:

@@ -12,6 +12,7 @@ from trickle.catalog.model import Frontier, SourceVersion
 from trickle.errors import Reinitialise
 from trickle.store.delta_log import Commit, CommitMissing, Snapshot
 from trickle.store.logs import DeltaLogs
+from trickle.store.table import overtaken
 
 
 @dataclass(frozen=True)
@@ -46,13 +47,19 @@ def frontier_of(pins: Mapping[str, Snapshot]) -> Frontier:
 
 
 def read_windows(logs: DeltaLogs, frontier: Frontier, pins: Mapping[str, Snapshot]) -> list[SourceWindow]:
-    """The window of every source. Raises Reinitialise where one cannot be continued from the frontier."""
+    """The window of every source.
+
+    Raises Reinitialise where one cannot be continued from the frontier, and RetryableError where the frontier is
+    that of another process, which pinned later.
+    """
     if set(frontier) != set(pins):
         raise Reinitialise("sources-changed", "the query reads other tables than before")
     return [_window(logs, key, frontier[key], snapshot) for key, snapshot in pins.items()]
 
 
 def _window(logs: DeltaLogs, key: str, before: SourceVersion, now: Snapshot) -> SourceWindow:
+    if (now.table_id != before.table_id or now.version < before.version) and _is_of_now(logs, before, now.location):
+        raise overtaken(f"it has read {key} at version {before.version}, this one began at version {now.version}")
     if now.table_id != before.table_id:
         raise Reinitialise("source-replaced", f"{key} was dropped and created again")
     if now.version < before.version:
@@ -66,3 +73,9 @@ def _window(logs: DeltaLogs, key: str, before: SourceVersion, now: Snapshot) -> 
         where = f" at version {switched_off.version}" if switched_off else ""
         raise Reinitialise("change-feed-off", f"the change feed of {key} was switched off{where}")
     return SourceWindow(key, now.location, before.version, now.version, now.table_id, commits, now.size_in_bytes)
+
+
+def _is_of_now(logs: DeltaLogs, version: SourceVersion, location: str) -> bool:
+    """Whether the table in a place has reached this version, and still is the same table."""
+    current = logs.snapshot(location)
+    return current is not None and current.table_id == version.table_id and current.version >= version.version
