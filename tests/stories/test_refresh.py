@@ -354,3 +354,21 @@ def test_the_commit_carries_the_refresh(orders: trickle.Trickle) -> None:
     said = json.loads(commit["userMetadata"])["trickle"]
     assert (said["refresh_id"], said["action"], said["rows_inserted"]) == (report.refresh_id, "DIFFERENTIAL", 1)
     assert [version for _, version in said["frontier"].values()] == [_source_version(t)]
+
+
+def test_full_after_the_storage_was_compacted_and_vacuumed(t: trickle.Trickle) -> None:
+    t.sql("CREATE TABLE numbers (n INT)")
+    t.sql("INSERT INTO numbers VALUES (1), (2)")
+    t.sql("CREATE STREAM TABLE doubled AS SELECT n, n * 2 AS m FROM numbers")
+    t.sql("INSERT INTO numbers VALUES (3)")
+    t.refresh("doubled")
+    place = declared(t, "doubled").location
+    t.sql(f"OPTIMIZE delta.`{place}`")
+    t.spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    t.sql(f"VACUUM delta.`{place}` RETAIN 0 HOURS")
+    t.sql("DELETE FROM numbers WHERE n = 1")
+    assert t.refresh("doubled", full=True).action is Action.FULL
+    assert_right(t)
+    t.sql("INSERT INTO numbers VALUES (4)")
+    assert t.refresh("doubled").action is Action.DIFFERENTIAL
+    assert_right(t)

@@ -40,6 +40,8 @@ class RefreshPlan:
     windows: tuple[SourceWindow, ...]
     choice: Choice
     program: Program | None
+    stored_version: int
+    """The newest version of the stream table's own storage, which maintenance may have moved on."""
 
     @property
     def frontier(self) -> Frontier:
@@ -53,7 +55,7 @@ class RefreshPlan:
             key: Versions(pin.location, pin.table_id, before.get(key, pin.version), pin.version)
             for key, pin in self.pins.items()
         }
-        own = self.stream_table.progress.storage_version if self.stream_table.progress else 0
+        own = self.stored_version
         found[STORED] = Versions(self.stream_table.location, self.stream_table.id, own, own)
         return found
 
@@ -97,13 +99,17 @@ def plan_refresh(
 ) -> RefreshPlan:
     """The plan for bringing a stream table to the pinned versions; `full_reason` asks for FULL whatever changed."""
 
+    stored = logs.version(stream_table.location)
+
     def plan(choice: Choice, windows: tuple[SourceWindow, ...] = (), program: Program | None = None) -> RefreshPlan:
-        return RefreshPlan(stream_table, definition, pins, shown_frontier, as_of, windows, discreet(choice), program)
+        return RefreshPlan(
+            stream_table, definition, pins, shown_frontier, as_of, windows, discreet(choice), program, stored
+        )
 
     progress = stream_table.progress
     if progress is None:
         return plan(Choice(Action.INITIAL, "first load"))
-    if logs.version(stream_table.location) < 0:
+    if stored < 0:
         return plan(Choice(Action.REINITIALIZE, "the stored rows are gone"))
     if definition.fingerprint != stream_table.fingerprint:
         reason = describe_difference(stream_table.fingerprint, definition.fingerprint)
