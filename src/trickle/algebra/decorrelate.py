@@ -8,6 +8,7 @@ do no harm, as the result is joined with the outer rows afterwards. Elsewhere D 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import singledispatch
@@ -23,6 +24,7 @@ from trickle.algebra.expressions import (
     column,
     conjuncts,
     equal,
+    function_name,
     is_not_null,
     number,
     outer_references,
@@ -43,7 +45,9 @@ from trickle.algebra.union_all import UnionAll
 from trickle.errors import InternalError
 
 ZERO_OF_NOTHING = (exp.Count, exp.CountIf, exp.ApproxDistinct, exp.RegrCount)
-LIST_OF_NOTHING = (exp.ArrayAgg, exp.ArrayUniqueAgg)
+LIST_OF_NOTHING = frozenset({"array_agg", "array_unique_agg"})
+SKETCH_OF_NOTHING = re.compile("(approx_top_k|bitmap|count_min_sketch|hll|kll|theta)_?.*")
+"""Aggregates that are some object of their own where there are no rows."""
 
 
 @dataclass(frozen=True)
@@ -265,11 +269,16 @@ def grouped(aggregate: Aggregate, domain: Domain) -> Bound:
 
 def of_nothing(output: Output) -> Expression:
     """An aggregate's column after a left join, as it is where no row joined: COUNT is 0 then, most others NULL."""
-    call_ = output.expression.this if isinstance(output.expression, exp.Filter) else output.expression
+    call_ = output.expression
+    while isinstance(call_, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
+        call_ = call_.this
+    name = function_name(call_)
     if isinstance(call_, ZERO_OF_NOTHING):
         return call("coalesce", column(output.name), number(0))
-    if isinstance(call_, LIST_OF_NOTHING):
+    if name in LIST_OF_NOTHING:
         return call("coalesce", column(output.name), exp.Array())
+    if SKETCH_OF_NOTHING.fullmatch(name):
+        raise InternalError("value-of-nothing", f"{name} over no rows has no rule yet")
     return column(output.name)
 
 

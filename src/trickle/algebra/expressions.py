@@ -124,6 +124,13 @@ def any_of(conditions: Iterable[Expression]) -> Expression | None:
     return reduce(lambda one, other: exp.Or(this=one, expression=other), parts) if parts else None
 
 
+def function_name(node: exp.Expr) -> str:
+    """The name of a call in lower case; nothing for what is no call."""
+    if isinstance(node, exp.Anonymous):
+        return node.name.lower()
+    return node.sql_name().lower() if isinstance(node, exp.Func) else ""
+
+
 def call(function: str, *arguments: Expression) -> Expression:
     return exp.func(function, *arguments)
 

@@ -13,11 +13,10 @@ from pyspark.sql.types import StructField
 from sqlglot import exp
 
 from trickle.algebra.aggregate import Aggregate
-from trickle.algebra.expressions import Expression
+from trickle.algebra.expressions import Expression, function_name
 from trickle.algebra.operator import Operator, walk
 from trickle.algebra.project import Project
 from trickle.algebra.scan import Scan
-from trickle.sql.calls import function_name
 
 _LOOK_UPS = frozenset("array_size cardinality element_at map_contains_key size try_element_at".split())
 """Functions of a map that do not depend on the order of its entries."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from sqlglot import exp
 
+from trickle.algebra.expressions import function_name
 from trickle.sql.functions import AGGREGATES, GENERATORS, WINDOW_ONLY
 
 _WRAPPERS = (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
@@ -15,12 +16,6 @@ _GROUPING = (exp.Grouping, exp.GroupingId)
 def title(node: exp.Expr) -> str:
     """A call or clause as people name it."""
     return function_name(node) or type(node).__name__.lower()
-
-
-def function_name(node: exp.Expr) -> str:
-    if isinstance(node, exp.Anonymous):
-        return node.name.lower()
-    return node.sql_name().lower() if isinstance(node, exp.Func) else ""
 
 
 def is_aggregate(node: exp.Expr) -> bool:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from trickle.algebra.expressions import Expression, Output, column
+from trickle.algebra.expressions import Expression, Output, column, function_name
 from trickle.algebra.generate import Generate
 from trickle.algebra.operator import Operator
 from trickle.algebra.project import Project
 from trickle.dialect import SparkSql
-from trickle.sql.calls import function_name, is_generator, outside_queries, replaced
+from trickle.sql.calls import is_generator, outside_queries, replaced
 from trickle.sql.scope import NotModelled
 
 if TYPE_CHECKING:

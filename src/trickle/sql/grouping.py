@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from trickle.algebra.aggregate import Aggregate
-from trickle.algebra.expressions import Expression, Output, case, column, equal, number, passing
+from trickle.algebra.expressions import Expression, Output, case, column, equal, function_name, number, passing
 from trickle.algebra.generate import Generate
 from trickle.algebra.operator import Operator
 from trickle.algebra.project import Project
 from trickle.dialect import SparkSql
-from trickle.sql.calls import function_name, has_aggregate, is_aggregate, replaced, title
+from trickle.sql.calls import has_aggregate, is_aggregate, replaced, title
 from trickle.sql.environment import Environment
 from trickle.sql.scope import NotModelled, Scope, ScopeColumn
 

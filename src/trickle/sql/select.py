@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from trickle.algebra.aggregate import distinct
-from trickle.algebra.expressions import Expression, Output, column, passing
+from trickle.algebra.expressions import Expression, Output, column, function_name, passing
 from trickle.algebra.operator import Operator
 from trickle.algebra.project import Project
 from trickle.algebra.top_k import TopK
 from trickle.sql.calls import (
-    function_name,
     has_aggregate,
     is_generator,
     is_window_call,

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from trickle.algebra.expressions import Expression, Output, column, passing
+from trickle.algebra.expressions import Expression, Output, column, function_name, passing
 from trickle.algebra.operator import Operator
 from trickle.algebra.over import Over
 from trickle.algebra.project import Project
-from trickle.sql.calls import function_name, has_subquery, outside_queries, replaced, title
+from trickle.sql.calls import has_subquery, outside_queries, replaced, title
 from trickle.sql.functions import ORDER_DEPENDENT
 from trickle.sql.scope import NotModelled
 
