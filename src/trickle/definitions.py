@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import sqlglot
 from sqlglot import exp
 
 from trickle.algebra.operator import walk
@@ -16,6 +17,7 @@ from trickle.errors import UserError
 from trickle.names import is_part
 from trickle.refresh.definition import LEGACY, MEANING, Compiler, Definition, KnownStreamTable, lookup_key
 from trickle.refresh.parts import part_name
+from trickle.sql.source import tables
 from trickle.sql.tokens import mentioned
 from trickle.store.logs import local_path
 from trickle.store.namespace import split_name
@@ -74,7 +76,8 @@ class Definitions:
 
     def refuse_hidden(self, definition: Definition) -> None:
         """The engine reads the table that a temporary view of the user's session hides; say so before it does."""
-        self._refuse_temporary({table.name.lower() for table, _ in definition.lookups if not table.db})
+        named = tables(sqlglot.parse_one(definition.query, dialect=SparkSql))
+        self._refuse_temporary({table.name.lower() for table in named if not table.db})
 
     def now(self, tables: Iterable[StreamTable]) -> Moment:
         """A look at what the queries of these stream tables mean now."""

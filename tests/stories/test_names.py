@@ -80,7 +80,25 @@ FIELDS = [
     "SELECT t.l.a AS la, l.b AS lb FROM t",
     "SELECT l.a AS la, count(*) AS n FROM t GROUP BY l.a HAVING l.a > 1",
 ]
-OPAQUE = ("PIVOT", "approx_top_k")
+STRUCTS = [
+    "SELECT a, to_json(struct(a, count(*) AS n)) AS j FROM t GROUP BY a",
+    "SELECT to_json(struct(l.k, r.m, r.y + 1)) AS j FROM l JOIN r ON l.k = r.k",
+    "SELECT to_json(transform(xs, x -> struct(x, x + 1 AS y))) AS j FROM t",
+    "SELECT to_json(struct(l.a, l)) AS j FROM t",
+    "SELECT named_struct('f', -l.a) AS l, b FROM t ORDER BY l.f NULLS LAST LIMIT 1",
+    "SELECT l, b FROM t ORDER BY l.a DESC NULLS LAST LIMIT 1",
+    "SELECT transform(xs, x -> to_json(cast(named_struct('x', x) AS struct<x: bigint>))) AS j FROM t",
+]
+ATTACHED = [
+    "SELECT * FROM l PIVOT (max(x) FOR k IN (10, 20)) WHERE m::string LIKE ANY ('1%')",
+    "SELECT l.x, 'a' LIKE ANY ('a%') AS f FROM (l JOIN r ON l.k = r.k)",
+    "SELECT z.p, 'a' LIKE ANY ('a%') AS f FROM l AS z(p, q, o)",
+]
+BITS = [
+    "SELECT a, b, a | b AS p, a | b & c AS q, count(*) AS n FROM t GROUP BY a, b, c, a | b",
+    "SELECT datediff(DAY, DATE '2024-01-01', date_add(DATE '2024-01-01', a)) AS d FROM t WHERE NOT a IS NULL",
+]
+OPAQUE = ("PIVOT", "approx_top_k", "b & c", "LIKE ANY")
 """What is computed whole."""
 OF_NOTHING = [
     "SELECT a, (SELECT array_agg(y) FROM r WHERE r.k = t.a) AS f, (SELECT count(*) FROM r WHERE r.k = t.a) AS n FROM t",
@@ -95,7 +113,9 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize("query", HAVING + ORDER + USING + LAMBDAS + FIELDS + OF_NOTHING + OTHERS)
+@pytest.mark.parametrize(
+    "query", HAVING + ORDER + USING + LAMBDAS + FIELDS + STRUCTS + ATTACHED + BITS + OF_NOTHING + OTHERS
+)
 def test_a_name_means_what_it_means_to_spark(t: trickle.Trickle, query: str) -> None:
     context = t._context
     wanted = t.spark.sql(query)

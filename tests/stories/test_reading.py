@@ -35,8 +35,8 @@ def test_functions_keep_their_names_and_arguments(events: trickle.Trickle) -> No
     t.sql("""
         CREATE STREAM TABLE scalars REFRESH MODE DIFFERENTIAL AS
         SELECT id, log10(x) AS a, to_date(day, 'yyyy-MM-dd') AS b, date_trunc(kind, ts) AS c, trunc(ts, kind) AS d,
-               to_char(id, '999') AS e, date_format(ts, "yyyy 'Year' MM") AS f, id | shiftleft(id, 1) & 7 AS g,
-               array_size(array(id, id)) AS h, get_json_object('{"a b": 1}', "$['a b']") AS i, id | id << 2 AS j,
+               to_char(id, '999') AS e, date_format(ts, "yyyy 'Year' MM") AS f, id | (shiftleft(id, 1) & 7) AS g,
+               array_size(array(id, id)) AS h, get_json_object('{"a b": 1}', "$['a b']") AS i, id | (id << 2) AS j,
                regexp_like(kind, 'a|b') = (id > 1) AS k, element_at(map(kind, id), kind) AS l
         FROM events
         WHERE kind IS NOT NULL
@@ -157,8 +157,27 @@ def test_a_table_inside_a_function_is_refused(events: trickle.Trickle) -> None:
     t.sql("CREATE TABLE numbers (n INT)")
     error = caught(lambda: t.create_stream_table("copy", "SELECT n, latest() AS id FROM numbers"))
     assert isinstance(error, UserError)
-    assert error.code == "untracked-source"
+    assert error.code == "sql-function"
     t.sql("DROP FUNCTION latest")
+
+
+def test_hints_and_unused_ctes_are_no_sources(events: trickle.Trickle) -> None:
+    t = events
+    t.sql("CREATE TABLE kinds (kind STRING)")
+    t.sql("CREATE VIEW hinted AS WITH unused AS (SELECT * FROM kinds) SELECT /*+ BROADCAST(e) */ e.id FROM events AS e")
+    t.create_stream_table("ids", "SELECT /*+ BROADCAST(h) */ h.id, 'abc' LIKE ANY ('a%') AS f FROM hinted AS h")
+    _changes(t)
+    t.refresh("ids")
+    assert_right(t)
+
+
+def test_a_view_whose_types_have_changed_is_refused(t: trickle.Trickle) -> None:
+    t.sql("CREATE TABLE things (a INT)")
+    t.sql("CREATE VIEW shown AS SELECT a FROM things")
+    t.sql("CREATE OR REPLACE TABLE things (a STRING)")
+    error = caught(lambda: t.create_stream_table("copy", "SELECT COUNT(DISTINCT a) AS n FROM shown"))
+    assert isinstance(error, UserError)
+    assert error.code == "view-outdated"
 
 
 @pytest.mark.parametrize(

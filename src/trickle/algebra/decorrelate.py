@@ -45,7 +45,7 @@ from trickle.algebra.union_all import UnionAll
 from trickle.errors import InternalError
 
 ZERO_OF_NOTHING = (exp.Count, exp.CountIf, exp.ApproxDistinct, exp.RegrCount)
-LIST_OF_NOTHING = frozenset({"array_agg", "array_unique_agg"})
+LIST_OF_NOTHING = frozenset({"array_agg", "collect_list", "collect_set"})
 SKETCH_OF_NOTHING = re.compile("(approx_top_k|bitmap|count_min_sketch|hll|kll|theta)_?.*")
 """Aggregates that are some object of their own where there are no rows."""
 

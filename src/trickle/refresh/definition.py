@@ -17,6 +17,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 from sqlglot import exp
+from sqlglot.helper import ensure_list
 
 from trickle.algebra.expressions import column, passing
 from trickle.algebra.extract import candidates, canonical, with_parts
@@ -34,13 +35,14 @@ from trickle.errors import InternalError, UserError
 from trickle.names import VISIBLE, is_hidden
 from trickle.refresh.determinism import nondeterministic, nondeterministic_view
 from trickle.refresh.grouping import ungroupable
-from trickle.refresh.reading import reads_alike, tables_read
+from trickle.refresh.reading import reads_alike, sql_functions, tables_read
 from trickle.refresh.shape import shape
 from trickle.refresh.spark_errors import explained
 from trickle.sql.build import build
 from trickle.sql.functions import ROWS_FROM_ARGUMENTS
+from trickle.sql.relations import alias_columns
 from trickle.sql.scope import NotModelled
-from trickle.sql.source import SourceTable, SourceView, names_cte, place, tables
+from trickle.sql.source import SourceTable, SourceView, names_table, place, tables
 from trickle.store.leaves import CurrentLeaves, NamedLeaves, delta_table
 from trickle.store.logs import DeltaLogs
 from trickle.store.sources import DeltaSource, Lookup, ViewSource, full_name, table_name
@@ -218,8 +220,15 @@ class Compiler:
         explained(query, lambda: parser.parseQuery(query))
 
     def _refuse_untracked(self, parsed: exp.Query, analysed: DataFrame) -> None:
-        """Spark must read no table that we do not follow, such as one inside a SQL function."""
-        named = {canonical_name(full_name(table, self._database)) for table in tables(parsed)}
+        """Spark must read no table that we do not follow, and call nothing that may be redefined."""
+        for function in sql_functions(analysed):
+            raise UserError(
+                "sql-function",
+                f"{function}(…) is a SQL function, and a change of it or of what it reads would go unnoticed",
+                hint="put its expression into the query, or into a view.",
+            )
+        texts = [parsed, *(found.query for _, found in self._lookups if isinstance(found, ViewSource))]
+        named = {canonical_name(full_name(table, self._database)) for text in texts for table in tables(text)}
         followed = {found.key for _, found in self._lookups if isinstance(found, DeltaSource)}
         for name in tables_read(analysed) - named - followed:
             raise UserError(
@@ -235,7 +244,7 @@ class Compiler:
         """Tree and storage; a query we have no rules for is kept whole, with the reason."""
         schema = analysed.schema
         names = tuple(schema.fieldNames())
-        understood = self._reads_by_default() and reads_alike(self._spark, analysed, parsed.sql(dialect=SparkSql))
+        understood = self._reads_by_default() and reads_alike(self._spark, analysed, parsed)
         try:
             if not understood:
                 raise NotModelled(_READ_OTHERWISE)
@@ -248,10 +257,19 @@ class Compiler:
             return tree, plan_storage(tree, self._types_of, self._settings())
         except (NotModelled, InternalError) as problem:
             self._parts, self._only_in_parts, self._wanted_parts = {}, frozenset(), []
-            text = self._marked(parsed) if understood else self._as_written(query, parsed)
             reason = problem.reason if isinstance(problem, NotModelled) else f"we failed to plan it: {problem.message}"
-            opaque = Opaque(text, names, reason)
-            return opaque, plan_storage(opaque, self._types_of, self._settings())
+            opaque = Opaque(self._as_written(query, parsed), names, reason)
+            try:
+                self._confirm(opaque, schema)
+                return opaque, plan_storage(opaque, self._types_of, self._settings())
+            except NotModelled as rejection:
+                raise UserError(
+                    "unsupported-query",
+                    "this query can only be computed as a whole, and not with its tables read at a version",
+                    detail=f"{reason}; {rejection.reason}",
+                    hint="call columns by the table's alias, without its database.",
+                    sql=query,
+                ) from rejection
 
     def _reads_by_default(self) -> bool:
         return all(str(self._spark.conf.get(key)) == self._default(key) for key in READING)
@@ -309,7 +327,8 @@ class Compiler:
         """Whether we read a view as Spark does. Raises UserError where Spark reads it under other settings."""
         for key in MEANING:
             captured = dict(view.settings).get(key) or self._default(key)
-            if captured != (here := str(self._spark.conf.get(key))):
+            here = str(self._spark.conf.get(key))
+            if captured.lower() != here.lower() and key != "spark.sql.storeAssignmentPolicy":
                 name = table_name(table)
                 raise UserError(
                     "view-settings",
@@ -318,8 +337,15 @@ class Compiler:
                     hint="make the view again in this session, or put its query into the definition.",
                 )
         if view.text not in self._views:
-            printed = view.query.sql(dialect=SparkSql)
-            self._views[view.text] = reads_alike(self._spark, self._spark.sql(view.text), printed)
+            analysed = explained(view.text, lambda: self._spark.sql(view.text))
+            if [field.dataType.simpleString() for field in analysed.schema] != list(view.types):
+                raise UserError(
+                    "view-outdated",
+                    f"what the view {table_name(table)} reads has other types than when the view was made",
+                    detail="Spark casts such columns to the types they had.",
+                    hint="make the view again.",
+                )
+            self._views[view.text] = reads_alike(self._spark, analysed, view.query)
         return self._views[view.text]
 
     def _default(self, key: str) -> str:
@@ -332,10 +358,16 @@ class Compiler:
         def mark(node: exp.Expr) -> exp.Expr:
             if isinstance(node, exp.Table | exp.Lateral) and isinstance(node.this, exp.Anonymous):
                 _refuse_unseen(node.this)
-            if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier) or names_cte(node):
+            if not isinstance(node, exp.Table) or not names_table(node):
                 return node
-            alias = exp.TableAlias(this=exp.to_identifier(node.alias or node.name, quoted=True))
-            return self._marked_table(node, alias)
+            name = exp.to_identifier(node.alias or node.name, quoted=True)
+            columns = [exp.to_identifier(item, quoted=True) for item in alias_columns(node)]
+            marked = self._marked_table(node, exp.TableAlias(this=name, columns=columns))
+            for clause in ("joins", "laterals", "pivots", "sample"):
+                if found := node.args.get(clause):
+                    items = [item.transform(mark) for item in ensure_list(found)]
+                    marked.set(clause, items if isinstance(found, list) else items[0])
+            return marked
 
         marked = parsed.transform(mark)
         assert isinstance(marked, exp.Query)

@@ -11,9 +11,12 @@ from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
+from sqlglot import exp
 
+from trickle.dialect import SparkSql, in_parentheses
 from trickle.store.sources import canonical
 
+_SQL_FUNCTION = re.compile(r"\bspark_catalog\.\w+\.(\w+)\(")
 _RELATION = re.compile(r"\bRelation spark_catalog\.(\w+)\.(\w+)\[")
 
 _ALL_FIELDS = 1_000_000
@@ -28,18 +31,23 @@ _FIELD = re.compile(r"\bextract\(\w+")
 _SYNONYMS = (("substr(", "substring("), ("locate(", "position("))
 
 
-def reads_alike(spark: SparkSession, analysed: DataFrame, text: str) -> bool:
-    """Whether the plan of a text is the one that was analysed."""
+def reads_alike(spark: SparkSession, analysed: DataFrame, parsed: exp.Query) -> bool:
+    """Whether Spark reads a query that we parsed as what was analysed; operators are compared as we understood them."""
     try:
-        other = spark.sql(text)
+        other = spark.sql(in_parentheses(parsed).sql(dialect=SparkSql))
     except AnalysisException:  # a ParseException is one too
         return False
-    return _plan(analysed) == _plan(other)
+    return _types(analysed) == _types(other) and _plan(analysed) == _plan(other)
 
 
 def tables_read(analysed: DataFrame) -> set[str]:
     """The tables with plain names in a plan, by their canonical names; those of views, too."""
     return {canonical(parts) for parts in _RELATION.findall(_text(analysed))}
+
+
+def sql_functions(analysed: DataFrame) -> list[str]:
+    """The functions written in SQL that a plan calls."""
+    return _SQL_FUNCTION.findall(_text(analysed))
 
 
 def _plan(frame: DataFrame) -> str:
@@ -69,6 +77,10 @@ def _plain_number(cast: re.Match[str]) -> str:
     """The number, where it has a place in its type: `-128Y` has, and minus the cast of 128 has not."""
     number, kind = cast[1], cast[2]
     return number if abs(float(number)) <= _LARGEST.get(kind, float("inf")) else cast[0]
+
+
+def _types(frame: DataFrame) -> list[str]:
+    return [field.dataType.simpleString() for field in frame.schema]
 
 
 def _text(frame: DataFrame) -> str:

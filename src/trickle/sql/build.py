@@ -21,6 +21,7 @@ from trickle.algebra.expressions import (
     cast,
     column,
     equal,
+    function_name,
     greater,
     number,
     passing,
@@ -38,7 +39,7 @@ from trickle.names import HIDDEN, VISIBLE, Namer
 from trickle.sql.calls import in_aggregate, replaced, title
 from trickle.sql.environment import Built, Environment
 from trickle.sql.relations import Relations, alias_columns, named
-from trickle.sql.scope import NotModelled, Scope, ScopeColumn
+from trickle.sql.scope import NotModelled, Scope, ScopeColumn, field_of
 from trickle.sql.select import Select, limits, refuse_unmodelled
 from trickle.sql.source import Resolve
 from trickle.sql.subqueries import Subqueries
@@ -250,6 +251,11 @@ class Builder:
         def resolve(part: Expression) -> Expression:
             if not isinstance(part, exp.Column):
                 return part
+            first = part.parts[0].name.lower()
+            if part.table and first in aliases_first and not in_aggregate(part):
+                if scope.matching(tuple(item.name for item in part.parts)):
+                    raise NotModelled(f"{first} may be a table or an item of the select list")
+                return field_of(aliases[first].copy(), tuple(item.name for item in part.parts[1:]))
             name = "" if part.table else part.name.lower()
             alias = exp.Paren(this=aliases[name].copy()) if name in aliases else None
             if alias is not None and name in aliases_first and not in_aggregate(part):
@@ -264,7 +270,7 @@ class Builder:
                 raise NotModelled(f"the name {'.'.join(item.name for item in part.parts)} was not found")
             return outer
 
-        return replaced(self._with_own_variables(node), resolve)
+        return replaced(self._with_own_variables(_with_field_names(node)), resolve)
 
     def _with_own_variables(self, node: Expression) -> Expression:
         """The expression with its lambda variables renamed: a column must not be taken for one of them."""
@@ -304,10 +310,24 @@ def _mentions(query: Expression, name: str) -> bool:
     return any(table.name.lower() == name.lower() and not table.db for table in query.find_all(exp.Table))
 
 
+def _with_field_names(node: Expression) -> Expression:
+    """The expression with the fields of every `struct(a, b)` named: they are called like columns, which will change."""
+    result = node.copy()
+    for part in result.find_all(exp.Anonymous):
+        if function_name(part) == "struct":
+            for field in part.expressions:
+                if isinstance(field, exp.Column | exp.Identifier | exp.Dot):
+                    last = field.expression if isinstance(field, exp.Dot) else field
+                    field.replace(exp.alias_(field.copy(), last.name, quoted=True))
+    return result
+
+
 def _is_variable(part: exp.Identifier) -> bool:
     """Whether an identifier stands for a value by itself, and is no part of a longer name."""
-    if isinstance(part.parent, exp.Dot):
+    if part.find_ancestor(exp.DataType, exp.Lambda, exp.Query).__class__ is exp.DataType:
+        return False
+    if isinstance(part.parent, exp.Dot | exp.Alias):
         return part.arg_key == "this"
-    if isinstance(part.parent, exp.Alias | exp.PropertyEQ | exp.Kwarg):
+    if isinstance(part.parent, exp.PropertyEQ | exp.Kwarg):
         return part.arg_key == "expression"
     return not isinstance(part.parent, exp.Column | exp.Anonymous) or part.arg_key == "expressions"

@@ -60,12 +60,7 @@ class Scope:
         for size in range(len(parts), 0, -1):
             unique = self.find(parts[:size])
             if unique:
-                result: exp.Expr = column(unique)
-                if size < len(parts):
-                    result = exp.Paren(this=result)  # or it could be taken for a table of its name
-                for field in parts[size:]:
-                    result = exp.Dot(this=result, expression=exp.to_identifier(field, quoted=True))
-                return result
+                return field_of(column(unique), parts[size:]) if size < len(parts) else column(unique)
         return None
 
     def resolve(self, node: exp.Column) -> exp.Expr:
@@ -114,6 +109,14 @@ class Scope:
     def common_names(self, right: Scope) -> tuple[str, ...]:
         theirs = {item.name.lower() for item in right.star()}
         return tuple(item.name for item in self.star() if item.name.lower() in theirs)
+
+
+def field_of(struct: exp.Expr, path: tuple[str, ...]) -> exp.Expr:
+    """A field of a struct, and of one inside it; without parentheses it could be taken for a table of its name."""
+    result: exp.Expr = exp.Paren(this=struct)
+    for name in path:
+        result = exp.Dot(this=result, expression=exp.to_identifier(name, quoted=True))
+    return result
 
 
 def _merged(columns: tuple[ScopeColumn, ...], names: tuple[str, ...]) -> tuple[ScopeColumn, ...]:

@@ -53,8 +53,13 @@ def names_cte(table: exp.Table) -> bool:
 
 def tables(query: exp.Expr) -> list[exp.Table]:
     """The names in FROM that stand for tables and views, in the order of the text."""
-    found = (table for table in query.find_all(exp.Table) if isinstance(table.this, exp.Identifier))
-    return sorted((table for table in found if not names_cte(table)), key=lambda table: place(table)[0])
+    return sorted(filter(names_table, query.find_all(exp.Table)), key=lambda table: place(table)[0])
+
+
+def names_table(table: exp.Table) -> bool:
+    """Whether a table expression is the name of a table or view, and not that of a CTE, a function or in a hint."""
+    in_hint = table.find_ancestor(exp.Hint, exp.JoinHint, exp.Query)
+    return isinstance(table.this, exp.Identifier) and isinstance(in_hint, exp.Query) and not names_cte(table)
 
 
 def place(table: exp.Table) -> tuple[int, int]:

@@ -32,6 +32,8 @@ class ViewSource:
     text: str
     query: exp.Query
     columns: tuple[str, ...]
+    types: tuple[str, ...]
+    """Of its columns when it was made."""
     settings: tuple[tuple[str, str], ...]
 
 
@@ -127,7 +129,9 @@ def _view(metadata: Any, full: tuple[str, ...], database: str) -> ViewSource:
     while captured.hasNext():
         pair = captured.next()
         settings.append((pair._1(), pair._2()))
-    return ViewSource(text, query, tuple(metadata.schema().fieldNames()), tuple(sorted(settings)))
+    fields = [metadata.schema().apply(number) for number in range(metadata.schema().size())]
+    names, types = zip(*((field.name(), field.dataType().simpleString()) for field in fields), strict=True)
+    return ViewSource(text, query, names, types, tuple(sorted(settings)))
 
 
 def _in_other_catalog(spark: SparkSession, table: exp.Table) -> DeltaSource:
