@@ -97,6 +97,7 @@ def test_what_spark_rejects_is_shown_at_its_place(
             "source-not-delta",
             "text_files",
         ),
+        ("CREATE STREAM TABLE broken AS SELECT id >>> 1 AS half FROM orders", "unreadable-query", "parser"),
         ("DROP STREAM TABLE missing", "unknown-stream-table", "missing"),
         ("REFRESH STREAM TABLE missing", "unknown-stream-table", "missing"),
         ("EXPLAIN STREAM TABLE orders", "unknown-stream-table", "orders"),

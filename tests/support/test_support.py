@@ -71,6 +71,15 @@ def page() -> str:
         "|---|---|",
         *(f"| `{query}` | {reason} |" for query, reason in refusals()),
         "",
+        "So is a query that our parser takes for something else than Spark does: both plans are compared when the",
+        "stream table is made (decision record 11). So are maps that are listed, and variants.",
+        "",
+        "## What is refused",
+        "",
+        "| code | what | proof |",
+        "|---|---|---|",
+        *(f"| `{code}` | {what} | [{proof}](../tests/stories/{proof}.py) |" for code, what, proof in REFUSED),
+        "",
     ]
     return "\n".join(lines)
 
@@ -79,6 +88,28 @@ def _row(construct: Construct) -> str:
     proof = f"[`-k {name_of(construct)[:40]}`](../tests/support/test_support.py)"
     cells = (construct.name, construct.technique, construct.cost, construct.limits or "none", proof)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+REFUSED = (
+    (
+        "nondeterministic-function",
+        "`rand()`, `current_date`, `DATE 'today'` and the like, unless in mode FULL",
+        "test_errors",
+    ),
+    ("temporary-source", "temporary views, also where one hides a table", "test_reading"),
+    ("source-not-delta", "tables in other formats than Delta", "test_errors"),
+    ("untracked-source", "functions in FROM that may read tables, `IDENTIFIER(…)`", "test_sources_change"),
+    ("sql-function", "functions written in SQL: a change of them would go unnoticed", "test_reading"),
+    ("view-settings", "views made under other settings than the query (ANSI mode, time zone, …)", "test_reading"),
+    ("view-outdated", "views whose tables have got other types", "test_reading"),
+    ("unreadable-query", "the few forms that our parser does not read: `>>>`, `X 'F0'` with a space", "test_errors"),
+)
+
+
+def test_every_refusal_is_in_the_story_that_proves_it() -> None:
+    stories = Path(__file__).parents[1] / "stories"
+    for code, _, proof in REFUSED:
+        assert f'"{code}"' in (stories / f"{proof}.py").read_text(encoding="utf-8"), code
 
 
 def refusals() -> Iterator[tuple[str, str]]:
