@@ -76,6 +76,23 @@ def test_what_we_read_otherwise_than_spark_is_computed_as_it_was_written(events:
     assert t.refresh("unusual").action is Action.NO_DATA
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT db.events.id, 'a' LIKE ANY ('a%') AS f FROM db.events",
+        "SELECT q.id FROM (SELECT db.events.id, 'a' LIKE ANY ('a%') AS f FROM db.events) AS q",
+    ],
+)
+def test_a_column_called_by_its_database_in_what_is_computed_whole_is_refused(
+    events: trickle.Trickle, query: str
+) -> None:
+    database = events.spark.catalog.currentDatabase()
+    error = caught(lambda: events.create_stream_table("copy", query.replace("db.", f"{database}.")))
+    assert isinstance(error, UserError)
+    assert error.code == "unsupported-query"
+    assert error.hint
+
+
 def test_a_view_we_read_otherwise_than_spark_is_computed_as_it_was_written(events: trickle.Trickle) -> None:
     t = events
     t.sql("CREATE VIEW shifted (number, at) AS SELECT id, ts - INTERVAL 1 DAY 2 HOURS AS x FROM events -- more")

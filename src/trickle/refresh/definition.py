@@ -7,8 +7,8 @@ have the schema Spark gave; one that does not is kept as an opaque node and says
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -410,17 +410,16 @@ class Compiler:
     def _kept_whole(self, part: exp.Query) -> tuple[exp.Query, tuple[str, ...]]:
         """A part of the query that has no rules, and the names Spark gives to its columns."""
         marked = self._marked(part)
-        frame = self._spark.sql(with_sources(marked, CurrentLeaves(self._sources)).sql(dialect=SparkSql))
+        with _accepted():
+            frame = self._spark.sql(with_sources(marked, CurrentLeaves(self._sources)).sql(dialect=SparkSql))
         return marked, tuple(frame.schema.fieldNames())
 
     def _frame(self, node: Operator) -> DataFrame:
         return self._spark.sql(lower(node, CurrentLeaves(self._sources | self._parts)).sql(dialect=SparkSql))
 
     def _types_of(self, node: Operator) -> Mapping[str, str]:
-        try:
+        with _accepted():
             schema = self._frame(node).schema
-        except AnalysisException as error:  # a ParseException is one too
-            raise NotModelled(f"Spark does not accept our tree: {str(error).strip().splitlines()[0]}") from error
         return {field.name: field.dataType.simpleString() for field in schema}
 
     def _fields(self) -> dict[str, Mapping[str, str]]:
@@ -440,6 +439,15 @@ class Compiler:
         return {
             table.sql(dialect=SparkSql): found.text for table, found in self._lookups if isinstance(found, ViewSource)
         }
+
+
+@contextmanager
+def _accepted() -> Iterator[None]:
+    """Raises NotModelled where Spark rejects what we made of a query that it accepts."""
+    try:
+        yield
+    except AnalysisException as error:  # a ParseException is one too
+        raise NotModelled(f"Spark does not accept our tree: {str(error).strip().splitlines()[0]}") from error
 
 
 def _refuse_unseen(function: exp.Anonymous) -> None:
