@@ -95,8 +95,9 @@ class _Parser(SparkParser):
 
 
 class _Generator(SparkGenerator):
+    EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[set[type[exp.Expr]]] = set()  # a WITH inside stays inside
     TRANSFORMS: ClassVar[dict[Any, Any]] = {
-        **SparkGenerator.TRANSFORMS,
+        **{kind: write for kind, write in SparkGenerator.TRANSFORMS.items() if kind is not exp.Select},
         AsWritten: lambda self, text: "".join(self.sql(piece) for piece in text.expressions),
         exp.BitwiseLeftShift: lambda self, shift: self.binary(shift, "<<"),
         exp.BitwiseRightShift: lambda self, shift: self.binary(shift, ">>"),
@@ -147,6 +148,8 @@ def in_parentheses(query: exp.Expr) -> exp.Expr:
             continue
         if isinstance(node, exp.Is) and isinstance(parent, exp.Not):
             continue  # it is printed as one: x IS NOT NULL
+        if isinstance(node, exp.And | exp.Or) and type(node) is type(parent):
+            continue  # Spark balances a chain of ANDs, and does not where one has parentheses
         if isinstance(node, exp.Binary | exp.Not) and not isinstance(node, _LEFT_ALONE):
             parent.set(str(key), exp.Paren(this=node), index)
         elif isinstance(node, exp.SetOperation) and isinstance(parent, exp.SetOperation):

@@ -97,6 +97,7 @@ def test_every_column_of_a_wide_query_is_compared(spark: SparkSession) -> None:
         ("id | id & 6", False),  # sqlglot has one level for both
         ("(id | id) & 6", True),
         ("id + id * 2", True),
+        ("id > 1 AND id > 2 AND id > 3 AND id > 4 AND id > 5 AND (id > 6 OR id > 7 OR id > 8 OR id > 9)", True),
         ("NOT id IS NULL", True),
         ("id IS NOT NULL", True),
         ("NOT (id > 1) OR id = 2 AND id < 9", True),

@@ -23,7 +23,7 @@ _ALL_FIELDS = 1_000_000
 """Spark writes 25 unless told otherwise."""
 
 _NAME = re.compile(r" AS [^#\n]*#")
-_NUMBER = re.compile(r"(CTERelationDef |CTERelationRef |#|CommonExpressionId\()([0-9]+)L?")
+_NUMBER = re.compile(r"(CTERelationDef |CTERelationRef |UnionLoop |UnionLoopRef |#|CommonExpressionId\()([0-9]+)L?")
 _CAST_NUMBER = re.compile(r"\bcast\((-?[0-9.]+) as (bigint|smallint|tinyint|double|float)\)")
 _LARGEST = {"tinyint": 2**7 - 1, "smallint": 2**15 - 1, "bigint": 2**63 - 1}
 _CROSS = re.compile(r"(Join |, )Cross\b")
@@ -60,7 +60,7 @@ def _plan(frame: DataFrame) -> str:
     numbers: dict[str, int] = {}
 
     def counted(match: re.Match[str]) -> str:
-        kind = "CTE" if match[1].startswith("CTE") else match[1]
+        kind = match[1] if match[1] in ("#", "CommonExpressionId(") else "CTE"
         return f"{match[1]}{numbers.setdefault(kind + match[2], len(numbers))}"
 
     plan = _NUMBER.sub(counted, _NAME.sub(" AS #", plan))
