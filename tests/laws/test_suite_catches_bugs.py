@@ -179,7 +179,7 @@ def groups_that_having_hides_are_shown(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_sum_forgets_the_sign_of_its_rows(patch: pytest.MonkeyPatch) -> None:
-    def total(value: exp.Expr) -> state.StateColumn:
+    def total(value: exp.Expr, _argument_type: str) -> state.StateColumn:
         return state.StateColumn(call("sum", value.copy()), call("sum", value.copy()))
 
     patch.setattr(state, "_total", total)
