@@ -12,9 +12,13 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 
 import trickle
+from trickle.algebra.lower import lower
 from trickle.catalog.model import StreamTable
+from trickle.dialect import SparkSql
 from trickle.errors import TrickleError
 from trickle.names import VISIBLE
+from trickle.refresh.definition import Definition
+from trickle.store.leaves import CurrentLeaves
 
 
 def rows(t: trickle.Trickle, sql: str) -> Counter[tuple[Any, ...]]:
@@ -52,6 +56,23 @@ def assert_right(t: trickle.Trickle, *names: str) -> None:
             continue
         stored, wanted = rows(t, f"SELECT * FROM {table.name}"), rows(t, table.query)
         assert stored == wanted, f"{table.name}: extra {stored - wanted}, missing {wanted - stored}"
+
+
+def confirmed(t: trickle.Trickle, query: str) -> Definition:
+    """The definition of a query; its tree, lowered back to SQL, has the columns and rows of the text it came from."""
+    context = t._context
+    wanted = t.spark.sql(query)
+    definition = context.definitions.compile(
+        "confirmed",
+        query,
+        database=context.current_database(),
+        settings=context.definitions.settings(),
+        allow_nondeterministic=False,
+    )
+    ours = context.session.sql(lower(definition.tree, CurrentLeaves(definition.seen)).sql(dialect=SparkSql))
+    assert [(f.name, f.dataType) for f in ours.schema] == [(f.name, f.dataType) for f in wanted.schema]
+    assert Counter(map(repr, ours.collect())) == Counter(map(repr, wanted.collect())), query
+    return definition
 
 
 def declared(t: trickle.Trickle, name: str) -> StreamTable:

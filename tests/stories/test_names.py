@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -10,10 +9,8 @@ from pyspark.sql import SparkSession
 
 import trickle
 from connection import connected
-from trickle.algebra.lower import lower
+from stories.check import confirmed
 from trickle.algebra.opaque import Opaque
-from trickle.dialect import SparkSql
-from trickle.store.leaves import CurrentLeaves
 
 
 @pytest.fixture(scope="module")
@@ -117,18 +114,7 @@ OTHERS = [
     "query", HAVING + ORDER + USING + LAMBDAS + FIELDS + STRUCTS + ATTACHED + BITS + OF_NOTHING + OTHERS
 )
 def test_a_name_means_what_it_means_to_spark(t: trickle.Trickle, query: str) -> None:
-    context = t._context
-    wanted = t.spark.sql(query)
-    definition = context.definitions.compile(
-        "confirmed",
-        query,
-        database=context.current_database(),
-        settings=context.definitions.settings(),
-        allow_nondeterministic=False,
-    )
+    definition = confirmed(t, query)
     assert isinstance(definition.tree, Opaque) == any(word in query for word in OPAQUE), (
         definition.opaque and definition.opaque.reason
     )
-    ours = context.session.sql(lower(definition.tree, CurrentLeaves(definition.seen)).sql(dialect=SparkSql))
-    assert [(f.name, f.dataType) for f in ours.schema] == [(f.name, f.dataType) for f in wanted.schema]
-    assert Counter(map(repr, ours.collect())) == Counter(map(repr, wanted.collect()))
