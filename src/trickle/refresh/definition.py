@@ -496,7 +496,7 @@ def _parse(query: str) -> exp.Query:
     except sqlglot.errors.SqlglotError as error:
         raise UserError(
             "unreadable-query",
-            "Spark accepts this query but trickle's parser does not",
+            "trickle's parser does not accept this query, though Spark does",
             detail=str(error).split("\n", maxsplit=1)[0],
             hint="please report it; a view around the unusual part often helps.",
             sql=query,
