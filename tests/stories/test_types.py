@@ -118,6 +118,21 @@ def test_sums_of_the_largest_decimals_stay_exact(t: trickle.Trickle) -> None:
     assert_right(t)
 
 
+def test_sums_of_wide_decimals_are_kept_by_state_and_lose_no_digit(t: trickle.Trickle) -> None:
+    t.sql("CREATE TABLE money (k INT, d DECIMAL(38,6))")
+    digits = "89999999999999999999999999999999.999999"
+    t.sql(f"INSERT INTO money VALUES (1, {digits}), (1, -{digits}), (1, 0.000001), (2, {digits}), (3, NULL)")
+    t.sql("CREATE STREAM TABLE sums AS SELECT k, SUM(d) AS d FROM money GROUP BY k")
+    assert t.explain("sums").technique == "state + change"
+    t.sql(f"DELETE FROM money WHERE d = {digits} AND k = 1 OR d IS NULL")
+    t.sql("INSERT INTO money VALUES (2, -0.000001), (3, 0.000001)")
+    assert t.refresh("sums").action is Action.DIFFERENTIAL
+    assert_right(t)
+    t.sql(f"UPDATE money SET d = 0.000003 WHERE d = -{digits} OR d = {digits}")
+    assert t.refresh("sums").action is Action.DIFFERENTIAL
+    assert_right(t)
+
+
 def test_each_stream_table_keeps_the_settings_it_was_created_under(t: trickle.Trickle) -> None:
     t.sql("CREATE TABLE words (id INT, word STRING)")
     t.sql("INSERT INTO words VALUES (1, '10')")

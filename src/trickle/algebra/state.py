@@ -24,8 +24,10 @@ _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _LARGEST_AVERAGED_PRECISION = 15
 # Beyond this the sum's own type is capped at 38 digits and can overflow; outside ANSI mode that is a silent NULL.
 _LARGEST_SAFE_SUM_PRECISION = 28
-# Spark 4.1 negates a decimal in Scala's default context and so rounds one of more than 34 digits.
+# Spark 4.1 negates a decimal in Scala's default context and so rounds one of more than 34 digits. Taken from zero it
+# stays exact, but the type of a difference has no room for more than 6 digits behind the point next to so many before.
 _LARGEST_NEGATED_PRECISION = 34
+_LARGEST_SUBTRACTED_SCALE = 6
 
 
 @dataclass(frozen=True)
@@ -81,9 +83,17 @@ def recipe(aggregate: Expression, argument_type: str, result_type: str, settings
 
 def _sums_exactly(argument_type: str, settings: Settings) -> bool:
     decimal = _DECIMAL.fullmatch(argument_type)
-    if decimal:
-        return int(decimal[1]) <= (_LARGEST_NEGATED_PRECISION if settings.ansi else _LARGEST_SAFE_SUM_PRECISION)
-    return argument_type in INTEGERS
+    if not decimal:
+        return argument_type in INTEGERS
+    if not settings.ansi:
+        return int(decimal[1]) <= _LARGEST_SAFE_SUM_PRECISION
+    return not _is_wide(argument_type) or int(decimal[2]) <= _LARGEST_SUBTRACTED_SCALE
+
+
+def _is_wide(type_: str) -> bool:
+    """Whether Spark may round where it negates a value of this type."""
+    decimal = _DECIMAL.fullmatch(type_)
+    return decimal is not None and int(decimal[1]) > _LARGEST_NEGATED_PRECISION
 
 
 def _averages_exactly(argument_type: str) -> bool:
@@ -108,7 +118,7 @@ def _total(value: Expression, argument_type: str) -> StateColumn:
     negative = exp.LT(this=column(WEIGHT), expression=number(0))
     # The least number of a type has no opposite in it.
     wide = cast(value.copy(), "bigint") if argument_type in INTEGERS - {"bigint"} else exp.Paren(this=value.copy())
-    opposite = exp.Neg(this=wide)
+    opposite = exp.Sub(this=number(0), expression=wide) if _is_wide(argument_type) else exp.Neg(this=wide)
     signed = call("sum", case(negative, opposite, value.copy()))
     return StateColumn(call("sum", value.copy()), signed, _present(value))
 
