@@ -13,6 +13,7 @@ from trickle.store import light, workspace
 def nothing_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workspace, "LOCAL_ROWS", 0)
     monkeypatch.setattr(light, "SMALL_BYTES", 0)
+    monkeypatch.setattr(light, "MERGED_BYTES", 0)
 
 
 def test_groups_by_state_and_by_key_follow_inserts_updates_and_deletes(t: trickle.Trickle) -> None:

@@ -14,6 +14,9 @@ from functools import singledispatch
 from trickle.algebra.operator import Operator, walk
 from trickle.errors import InternalError
 
+SMALL = 5
+"""Digits of a size up to which reading all of a source costs less than finding out which rows to read."""
+
 
 @dataclass(frozen=True)
 class Window:
@@ -21,12 +24,16 @@ class Window:
 
     changed: frozenset[str]
     sizes: tuple[tuple[str, int], ...] = ()
-    """Source → the order of magnitude of its size; a source that is not named may have any."""
+    """Source → the digits of its size in bytes; a source that is not named may have any."""
 
     def size(self, node: Operator) -> int:
         """Of the largest source below a node."""
         sizes = dict(self.sizes)
         return max((sizes.get(source, 0) for leaf in walk(node) for source in leaf.sources), default=0)
+
+    def is_small(self, source: str) -> bool:
+        """Whether a source is known to be small."""
+        return dict(self.sizes).get(source, SMALL + 1) <= SMALL
 
 
 @singledispatch

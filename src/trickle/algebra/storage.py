@@ -141,9 +141,9 @@ class Groups(Storage):
         keys = keys_of(delta, self.aggregate.keys)
         group = self.aggregate.with_inputs((restrict(self.aggregate.input, keys),))
         touched = restrict_here(group, keys)
-        return self.difference(Project(touched, self.outputs), self.stored_groups(delta))
+        return self.difference(Project(touched, self.outputs), self.touched_groups(delta))
 
-    def stored_groups(self, delta: Operator) -> Operator:
+    def touched_groups(self, delta: Operator) -> Operator:
         """The stored rows of the groups a change touches; where there is no key, the one row there is."""
         if not self.aggregate.keys:
             return stored(self.columns)
@@ -168,14 +168,17 @@ class StatefulGroups(Groups):
         return "state + change"
 
     def change(self, window: Window) -> Operator | None:
-        """new = old state + Δstate; a group goes when its count reaches zero, the one global row never does."""
+        """new = old state + Δstate; a group goes when its count reaches zero, the one global row never does.
+
+        Where little is stored, nothing is added to most of it: that costs less than to know beforehand.
+        """
         delta = differentiate(self.aggregate.input, window)
         if delta is None:
             return None
         keys, names = self.aggregate.keys, tuple(self.states)
         signed = tuple(Output(name, self.states[name].signed) for name in names)
         added = Aggregate(Expand(exactly(delta, (*self._used(), WEIGHT))), keys, signed)
-        old = self.stored_groups(added)
+        old = stored(self.columns) if window.is_small(STORED) else self.touched_groups(added)
         held = Project(old, tuple(Output(key, column(self.key_names[key])) for key in keys) + passing(names))
         sums = tuple(Output(name, cast(call("sum", column(name)), self.types[name])) for name in names)
         new: Operator = Aggregate(UnionAll((held, added)), keys, sums)

@@ -6,9 +6,10 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -26,12 +27,13 @@ from trickle.failpoints import reach
 from trickle.names import VISIBLE, WEIGHT, quote
 from trickle.refresh.apply import RowCounts, prepare, with_row_ids
 from trickle.refresh.choose import Choice
-from trickle.refresh.gather import narrowed
-from trickle.refresh.plan import Programs, RefreshPlan, window_of
+from trickle.refresh.gather import at_hand, narrowed
+from trickle.refresh.plan import Programs, RefreshPlan
 from trickle.refresh.spark_errors import is_file_missing, is_overflow, no_raw_java, translate
 from trickle.refresh.window import SourceWindow
 from trickle.store.delta_log import Snapshot
 from trickle.store.feeds import Feeds
+from trickle.store.files import Files
 from trickle.store.leaves import PinnedLeaves, changes, earlier, template
 from trickle.store.light import CHANGE_TYPE, is_light, read, read_changes, read_earlier
 from trickle.store.logs import DeltaLogs
@@ -68,6 +70,9 @@ class Executor:
     logs: DeltaLogs
     programs: Programs
     feeds: Feeds
+    files: Files
+    large: set[tuple[str, str]] = field(default_factory=set)
+    """Stream table and step whose result was too large to be held here the last time."""
 
     def run(self, plan: RefreshPlan, has_dependents: bool) -> Outcome:
         """Carries a plan out. Raises TrickleError; whatever it raises, nothing is half-written."""
@@ -81,6 +86,7 @@ class Executor:
                 raise translate(error, plan.stream_table.query) from error
             finally:
                 self.feeds.trim()
+                self.files.trim()
 
     def jobs(self, refresh_id: str) -> int:
         return len(self.session.sparkContext.statusTracker().getJobIdsForGroup(refresh_id))
@@ -108,6 +114,8 @@ class _Run:
         """View that is computed where it is used → the characters of SQL that this comes to."""
         self._far: set[str] = set()
         """Views of more rows than are held here."""
+        self._at_hand: dict[str, pa.Table | Operator] = {}
+        """Step → its rows, or what computes them from those of others."""
 
     def outcome(self) -> Outcome:
         try:
@@ -163,7 +171,7 @@ class _Run:
         return choice, counts, commit
 
     def _program(self, moved: frozenset[str]) -> Program | None:
-        return self._executor.programs.get(self._plan.definition.storage, window_of(moved, self._plan.pins))
+        return self._executor.programs.get(self._plan.definition.storage, self._plan.window(moved))
 
     def _full(self, choice: Choice) -> tuple[RowCounts, StoredCommit | None]:
         """Recompute; write only the difference where that keeps the tables above this one incremental."""
@@ -251,19 +259,26 @@ class _Run:
             return self._keep(frame, step.name).view
         view = self._workspace.name(frame, step.name)
         self._sizes[view] = size
+        self._at_hand[step.name] = step.operator
         return view
 
     def _gathered(self, step: Step) -> str:
         """The view of the rows of a large table that match the keys; without keys nothing is read."""
         gather = step.operator
         assert isinstance(gather, SemiJoin)
-        name = f"{step.name}_keys"
-        keys = self._keep(self._frame(gather.keys), name)
-        if not keys.rows:
-            schema = self._frame(gather).schema
-            return self._workspace.keep_local(to_arrow_schema(schema).empty_table(), schema, step.name).view
-        self._views[name] = keys.view
-        return self._keep(self._frame(narrowed(gather, name, keys.local)), step.name).view
+        values = at_hand(gather, self._at_hand)
+        if values is None:
+            name = f"{step.name}_keys"
+            keys = self._keep(self._frame(gather.keys), name)
+            self._views[name] = keys.view
+            gather = replace(gather, keys=Reference(name, gather.keys.columns))
+            values = at_hand(gather, self._at_hand)
+        if values is not None:
+            if not any(map(len, values.values())):
+                schema = self._frame(gather).schema
+                return self._workspace.keep_local(to_arrow_schema(schema).empty_table(), schema, step.name).view
+            gather = narrowed(gather, values)
+        return self._keep(self._frame(gather), step.name).view
 
     def _is_far(self, node: Operator, small: set[str]) -> bool:
         """Whether a leaf has to be read, rather than being at hand."""
@@ -272,13 +287,23 @@ class _Run:
         return isinstance(node, Opaque) or (isinstance(node, Scan) and node.table not in small)
 
     def _keep(self, frame: DataFrame, step: str) -> Kept:
-        kept = self._workspace.keep(frame, step)
+        place = self._plan.stream_table.id, step
+        kept = self._workspace.keep(frame, step, is_large=place in self._executor.large)
         if kept.local is None:
             self._far.add(kept.view)
+        else:
+            self._at_hand[step] = kept.local
+        if self._workspace.is_few(kept.rows):
+            self._executor.large.discard(place)
+        else:
+            self._executor.large.add(place)
         return kept
 
     def _gather_small(self, program: Program) -> set[str]:
-        """Reads each small table once, whole, in the columns this program uses; where it must, as it was before too."""
+        """Reads each small table once, whole, in the columns this program uses; where it must, as it was before too.
+
+        Large ones are not read yet, only named.
+        """
         columns: dict[tuple[str, Reading], dict[str, None]] = {}
         for step in program.steps:
             for node in walk(step.operator):
@@ -287,7 +312,12 @@ class _Run:
         small: set[str] = set()
         for number, ((table, reading), names) in enumerate(columns.items(), start=1):
             snapshot = self._snapshot(table)
-            if snapshot is None or not is_light(snapshot):
+            if snapshot is None:
+                continue
+            if not is_light(snapshot):
+                view = self._executor.files.view(snapshot) if reading is Reading.AFTER else None
+                if view:
+                    self._views[table] = view
                 continue
             if reading is Reading.AFTER:
                 rows = read(snapshot, list(names))

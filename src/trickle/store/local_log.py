@@ -79,7 +79,7 @@ def _open(location: str) -> DeltaTable | None:
 
 def _snapshot(location: str, table: DeltaTable) -> Snapshot:
     metadata, protocol = table.metadata(), table.protocol()
-    sizes = table.get_add_actions(flatten=True).column("size_bytes").to_pylist()
+    files = table.get_add_actions(flatten=True)
     return Snapshot(
         location=location,
         version=table.version(),
@@ -94,5 +94,6 @@ def _snapshot(location: str, table: DeltaTable) -> Snapshot:
                 "writerFeatures": protocol.writer_features or (),
             }
         ),
-        size_in_bytes=sum(sizes),
+        size_in_bytes=sum(files.column("size_bytes").to_pylist()),
+        files=None if metadata.partition_columns else tuple(files.column("path").to_pylist()),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -24,7 +24,7 @@ from trickle.catalog.model import Action, Frontier, SourceVersion
 from trickle.errors import RetryableError
 from trickle.names import OP, literal, quote, quote_all
 from trickle.store import light
-from trickle.store.delta_log import CDF_PROPERTY, CommitMissing
+from trickle.store.delta_log import CDF_PROPERTY, CommitMissing, Snapshot
 from trickle.store.logs import DeltaLogs
 
 _MAPPING = "delta.columnMapping.mode"
@@ -171,7 +171,7 @@ class StorageTable:
             self._session.sql(f"ALTER TABLE delta.{quote(self.location)} SET TBLPROPERTIES ({pairs})")
 
     def append(self, rows: Rows, commit: CommitInfo) -> StoredCommit:
-        if rows.local is not None and self._is_light():
+        if rows.local is not None and self._is(light.may_append):
             with _translated():
                 light.append(self.location, rows.local, commit.application, commit.sequence, commit.to_json())
         else:
@@ -181,7 +181,7 @@ class StorageTable:
 
     def merge(self, rows: Rows, identity: tuple[str, ...], commit: CommitInfo) -> StoredCommit:
         """Rows inserted (`I`), updated (`U`) or deleted (`D`) by identity, NULL matching NULL."""
-        if rows.local is not None and self._is_light():
+        if rows.local is not None and self._is(light.may_merge):
             with _translated():
                 light.merge(self.location, rows.local, identity, commit.application, commit.sequence, commit.to_json())
         else:
@@ -189,9 +189,9 @@ class StorageTable:
                 self._merge_by_spark(rows.frame, identity)
         return self._confirmed(commit)
 
-    def _is_light(self) -> bool:
+    def _is(self, fit: Callable[[Snapshot], bool]) -> bool:
         snapshot = self._logs.snapshot(self.location)
-        return snapshot is not None and light.may_write(snapshot)
+        return snapshot is not None and fit(snapshot)
 
     def _merge_by_spark(self, frame: DataFrame, identity: tuple[str, ...]) -> None:
         matches = " AND ".join(f"t.{quote(name)} <=> s.{quote(name)}" for name in identity) or "true"

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from trickle.names import HIDDEN, quote
 
-LOCAL_ROWS = 20_000
+LOCAL_ROWS = 32_000
 """Up to here a result goes through the driver; local relations much larger than this are slow (1.6 s at 240,000)."""
 
 
@@ -72,11 +72,12 @@ class Workspace:
         local = self.session.createDataFrame(same, schema).coalesce(1)
         return Kept(self.name(local, step), local, rows.num_rows, same)
 
-    def keep(self, frame: DataFrame, step: str) -> Kept:
-        """The frame evaluated once, small ones in one job."""
-        head = frame.limit(LOCAL_ROWS + 1).toArrow()
-        if self.is_few(head.num_rows):
-            return self.keep_local(head, frame.schema, step)
+    def keep(self, frame: DataFrame, step: str, *, is_large: bool = False) -> Kept:
+        """The frame evaluated once; one that was not expected to be large, and is, evaluated once more."""
+        if not is_large:
+            head = frame.limit(LOCAL_ROWS + 1).toArrow()
+            if self.is_few(head.num_rows):
+                return self.keep_local(head, frame.schema, step)
         persisted = frame.persist()
         self._persisted.append(persisted)
         return Kept(self.name(persisted, step), persisted, persisted.count(), None)
