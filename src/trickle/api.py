@@ -40,6 +40,8 @@ class StreamTableStatus:
     last_action: str | None
     last_reason: str | None
     last_seconds: float | None
+    last_predicted: float | None
+    """What the last refresh was predicted to take, in seconds."""
     failures: int
     sources: tuple[str, ...]
 
@@ -283,6 +285,7 @@ def _status(table: StreamTable, last: RefreshRecord | None) -> StreamTableStatus
         last_action=last.action.value if last else None,
         last_reason=last.reason if last else None,
         last_seconds=last.seconds if last else None,
+        last_predicted=last.predicted if last else None,
         failures=table.failures,
         sources=tuple(table.sources),
     )
@@ -298,6 +301,7 @@ def report_row(report: RefreshRecord) -> dict[str, Any]:
         "updated": report.rows_updated,
         "deleted": report.rows_deleted,
         "seconds": report.seconds,
+        "predicted": report.predicted,
         "jobs": report.jobs,
         "started_at": report.started_at.isoformat(timespec="seconds"),
         "frontier": ", ".join(f"{key}@{at.version}" for key, at in report.frontier.items()),
@@ -315,6 +319,7 @@ def status_row(status: StreamTableStatus) -> dict[str, Any]:
         "last_action": status.last_action,
         "last_reason": status.last_reason,
         "last_seconds": status.last_seconds,
+        "last_predicted": status.last_predicted,
         "failures": status.failures,
     }
 

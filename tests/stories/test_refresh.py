@@ -89,8 +89,7 @@ def test_many_commits_are_one_window_and_one_commit(orders: trickle.Trickle) -> 
     assert report.action is Action.DIFFERENTIAL
     assert counts(report) == (3, 1, 1)
     assert len(storage_commits(t, "totals")) == 2
-    (estimate,) = report.estimates.values()
-    assert estimate["versions"] == 9
+    assert report.estimates["orders"]["versions"] == 9
     assert_right(t)
 
 

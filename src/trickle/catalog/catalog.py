@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
@@ -23,7 +24,7 @@ from sqlalchemy.exc import IntegrityError
 
 from trickle.catalog import rows, schema
 from trickle.catalog.database import WRITE, Place, connect, translated
-from trickle.catalog.model import Action, KnownName, Progress, RefreshRecord, StreamTable
+from trickle.catalog.model import Action, KnownName, Measurement, Progress, RefreshRecord, StreamTable
 from trickle.catalog.schema import names, refreshes, stream_tables
 from trickle.errors import UserError
 
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 HISTORY_KEPT = 10_000
 """How many refreshes of one stream table history keeps; recording another one drops the oldest."""
+
+MEASUREMENTS_KEPT = 16
+"""How many measurements of one stream table are kept for every action."""
 
 NEWEST_FIRST = (refreshes.c.started_at.desc(), refreshes.c.ordinal.desc())
 
@@ -173,8 +177,8 @@ class Catalog:
         with self._writing() as connection:
             connection.execute(delete(stream_tables).where(stream_tables.c.id == table_id))
 
-    def record(self, refresh: RefreshRecord, progress: Progress | None) -> None:
-        """Store a refresh and how far it came, in one transaction; doing it twice changes nothing.
+    def record(self, refresh: RefreshRecord, progress: Progress | None, measured: Measurement | None = None) -> None:
+        """Store a refresh, how far it came and what it took, in one transaction; doing it twice changes nothing.
 
         Of a refresh recorded twice the first record stays. Progress never goes backwards.
         """
@@ -182,12 +186,15 @@ class Catalog:
             _lock(connection, refresh.stream_table)
             if _store(connection, refresh):
                 _count_failures(connection, refresh)
+                _remember(connection, refresh.stream_table, measured)
             if progress:
                 _advance(connection, refresh.stream_table, progress)
 
-    def advance(self, table_id: str, progress: Progress) -> None:
-        """Store how far a table came without a word in history; progress never goes backwards."""
+    def advance(self, table_id: str, progress: Progress, measured: Measurement | None = None) -> None:
+        """Store how far a table came, and what it took, without a word in history; progress never goes backwards."""
         with self._writing() as connection:
+            _lock(connection, table_id)
+            _remember(connection, table_id, measured)
             _advance(connection, table_id, progress)
 
     def remember_name(self, name: KnownName) -> None:
@@ -244,6 +251,28 @@ def _count_failures(connection: Connection, refresh: RefreshRecord) -> None:
     failures = stream_tables.c.failures + 1 if refresh.action is Action.FAILED else 0
     same = stream_tables.c.id == refresh.stream_table
     connection.execute(update(stream_tables).where(same).values(failures=failures))
+
+
+def _remember(connection: Connection, table_id: str, measured: Measurement | None) -> None:
+    """One more measurement; a load makes those before it worthless."""
+    if measured is None:
+        return
+    same = stream_tables.c.id == table_id
+    known = connection.execute(select(stream_tables.c.measured).where(same)).scalar()
+    earlier = () if measured.is_load else rows.to_measured(known)
+    values = rows.from_measured(_newest((*earlier, measured)))
+    connection.execute(update(stream_tables).where(same).values(measured=values))
+
+
+def _newest(measured: tuple[Measurement, ...]) -> list[Measurement]:
+    """The last ones of every action: what is seldom done is not forgotten over what is done often."""
+    counts: Counter[Action] = Counter()
+    kept: list[Measurement] = []
+    for item in reversed(measured):
+        counts[item.action] += 1
+        if counts[item.action] <= MEASUREMENTS_KEPT:
+            kept.append(item)
+    return kept[::-1]
 
 
 def _advance(connection: Connection, table_id: str, progress: Progress) -> None:

@@ -67,6 +67,23 @@ class Progress:
 
 
 @dataclass(frozen=True)
+class Measurement:
+    """What one refresh took."""
+
+    action: Action
+    work: float
+    """As this way of a refresh counts it: rows that changed, or bytes to read."""
+    seconds: float
+    is_first: bool = False
+    """Nothing of this table was refreshed this way in the process before: Spark was still compiling."""
+
+    @property
+    def is_load(self) -> bool:
+        """Whether the table was computed from nothing: what was measured before says little about it now."""
+        return self.action in (Action.INITIAL, Action.REINITIALIZE)
+
+
+@dataclass(frozen=True)
 class StreamTable:
     """A stream table as declared, and its progress (None before the first load)."""
 
@@ -98,6 +115,15 @@ class StreamTable:
     """Consecutive failed refreshes."""
     hidden: bool = False
     """Made by us to keep an inner result of other stream tables; users never see it."""
+    measured: tuple[Measurement, ...] = ()
+    """What its last refreshes took, oldest first; from the last load on."""
+
+
+PARTS = "parts"
+"""The phase in which the hidden tables that a table reads are refreshed."""
+
+PREDICTED = "predicted_seconds"
+"""The estimate that says how long each way of a refresh would take, hidden tables not counted."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +151,12 @@ class RefreshRecord:
     sequence: int | None = None
     """Of the data commit, where there was one."""
     error: str | None = None
+
+    @property
+    def predicted(self) -> float | None:
+        """The seconds that this refresh was predicted to take, if it was."""
+        found: float | None = self.estimates.get(PREDICTED, {}).get(self.action.value)
+        return found and round(found + self.phases.get(PARTS, 0.0), 3)
 
 
 class NameKind(StrEnum):

@@ -8,6 +8,7 @@ from trickle.catalog.model import (
     Action,
     Frontier,
     KnownName,
+    Measurement,
     Mode,
     NameKind,
     Progress,
@@ -18,7 +19,7 @@ from trickle.catalog.model import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from sqlalchemy import RowMapping
 
@@ -29,7 +30,7 @@ def key(name: str) -> str:
 
 
 def from_declaration(table: StreamTable) -> dict[str, Any]:
-    """Everything but the progress."""
+    """Everything but what refreshes bring about."""
     return {
         "id": table.id,
         "name_key": key(table.name),
@@ -89,7 +90,16 @@ def to_stream_table(row: RowMapping) -> StreamTable:
         suspended_reason=row["suspended_reason"],
         failures=row["failures"],
         hidden=row["hidden"],
+        measured=to_measured(row["measured"]),
     )
+
+
+def from_measured(measured: Sequence[Measurement]) -> list[list[Any]]:
+    return [[item.action.value, item.work, item.seconds, item.is_first] for item in measured]
+
+
+def to_measured(stored: Sequence[Sequence[Any]] | None) -> tuple[Measurement, ...]:
+    return tuple(Measurement(Action(action), *rest) for action, *rest in stored or ())
 
 
 def _to_progress(row: RowMapping) -> Progress | None:

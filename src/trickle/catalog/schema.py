@@ -35,14 +35,15 @@ from trickle.errors import InternalError, UserError
 if TYPE_CHECKING:
     from sqlalchemy.engine import Dialect
 
-VERSION = 2
+VERSION = 3
 """Of this schema; a catalog that carries a higher one was written by a newer trickle."""
 
 MIGRATIONS = {
     1: (
         "ALTER TABLE trickle_stream_tables ADD COLUMN hidden BOOLEAN DEFAULT false NOT NULL",
         "ALTER TABLE trickle_stream_tables ADD COLUMN shown_frontier JSON",
-    )
+    ),
+    2: ("ALTER TABLE trickle_stream_tables ADD COLUMN measured JSON",),
 }
 """Version → the statements that lead to the next one, in words that both databases know."""
 
@@ -159,6 +160,8 @@ stream_tables = Table(
     Column("data_timestamp", UtcDateTime),
     # Also null in a row that no refresh has touched since there are hidden tables.
     Column("shown_frontier", Json),
+    # What refreshes took; null before the first one that measured.
+    Column("measured", Json),
 )
 
 # No foreign key to the stream table: history outlives it.

@@ -15,6 +15,8 @@ from trickle.catalog.model import RefreshRecord
 from trickle.cli.console import ACTION_STYLES, Rows, action_text, cell
 
 HOUR, DAY = 3600, 86400
+OFF = 2.0
+"""A prediction that is off by more than this factor is pointed out."""
 STATUS_COLUMNS = tuple(StreamTableStatus.__dataclass_fields__)
 
 
@@ -73,7 +75,7 @@ def status_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
             status,
             duration(row["lag_seconds"]),
             action_text(row["last_action"]),
-            _seconds(row["last_seconds"]),
+            _against(row["last_seconds"], row["last_predicted"]),
             Text(row["last_reason"] or ""),
         )
     return table
@@ -83,7 +85,7 @@ def history_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
     if not rows:
         return Text("nothing was refreshed yet")
     table = _table("started (UTC)", "name", "action")
-    for name in ("inserted", "updated", "deleted", "seconds", "jobs"):
+    for name in ("inserted", "updated", "deleted", "seconds", "predicted", "jobs"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("reason", ratio=1)
     for row in rows:
@@ -94,7 +96,8 @@ def history_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
             f"{row['inserted']:,}",
             f"{row['updated']:,}",
             f"{row['deleted']:,}",
-            _seconds(row["seconds"]),
+            _against(row["seconds"], row["predicted"]),
+            _seconds(row["predicted"]),
             str(row["jobs"]),
             Text(row["reason"]),
         )
@@ -120,6 +123,14 @@ def _table(*names: str) -> Table:
     for name in names:
         table.add_column(name, no_wrap=True)
     return table
+
+
+def _against(seconds: float | None, predicted: float | None) -> Text:
+    """Seconds, marked where they were predicted to be half as many or twice as many."""
+    text = Text(_seconds(seconds))
+    if seconds and predicted and not 1 / OFF < seconds / predicted < OFF:
+        text.append(f"\n{seconds / predicted:.1f}× predicted", style="yellow")
+    return text
 
 
 def _seconds(value: float | None) -> str:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from trickle.catalog.model import Action, Mode
+from trickle.algebra.program import Program
+from trickle.catalog.model import PREDICTED, Action, Mode, StreamTable
+from trickle.refresh.cost import Line, Pick, pick
 from trickle.refresh.definition import Definition
 from trickle.refresh.window import SourceWindow
 
 ALWAYS_DIFFERENTIAL_ROWS = 1_000
-"""Fewer changed rows than this are maintained differentially whatever the size of the source."""
+"""Fewer changed rows than this are maintained differentially whatever was measured."""
 
-FULL_SHARE = 0.3
-"""AUTO recomputes when more than this share of a source's rows changed (adds and removes both count)."""
+_STEP_SECONDS, _ROW_SECONDS = 0.06, 60e-6
+_READ_SECONDS, _BYTE_SECONDS = 0.3, 1e-8
+"""What a step, a changed row, a full refresh at least, and a byte of its sources cost on two cores: first guesses."""
 
 
 @dataclass(frozen=True)
@@ -27,12 +30,17 @@ class Choice:
 
 
 def choose(
-    mode: Mode,
+    stream_table: StreamTable,
     definition: Definition,
-    windows: list[SourceWindow],
-    rows_of: Callable[[SourceWindow], int],
+    windows: Sequence[SourceWindow],
+    program: Program | None,
+    work: Mapping[Action, float],
 ) -> Choice:
-    """The action for a window in which some source moved. `rows_of` counts a source's rows, when it comes to that."""
+    """The action for a window in which some source moved.
+
+    `program` is what a differential refresh would run, `work` what each way has to do.
+    """
+    mode = stream_table.mode
     changed = [window for window in windows if window.changes_data]
     if not changed:
         return Choice(Action.NO_DATA, "the commits since the last refresh changed no rows")
@@ -50,6 +58,10 @@ def choose(
     if definition.ungroupable:
         columns = ", ".join(definition.ungroupable)
         return Choice(Action.FULL, f"changes of a map or variant cannot be summed up exactly: {columns}", estimates)
+    if program is None:
+        return Choice(Action.NO_DATA, "the query uses nothing that changed", estimates)
+    picked = pick(stream_table.measured, work, _guesses(program))
+    estimates[PREDICTED] = {action.value: round(seconds, 3) for action, seconds in picked.seconds.items()}
     replaced = _replaced(changed)
     if mode is Mode.DIFFERENTIAL:
         suffix = f" ({replaced})" if replaced else ""
@@ -57,22 +69,23 @@ def choose(
     if replaced:
         # All that was there goes through the change feed, all that is there now does not.
         return Choice(Action.FULL, f"{replaced}: recomputing is cheaper", estimates)
-    for window in changed:
-        if window.rows_changed < ALWAYS_DIFFERENTIAL_ROWS:
-            continue
-        rows = max(rows_of(window), 1)
-        share = window.rows_changed / rows
-        estimates[window.key] |= {"source_rows": rows, "share": round(share, 4)}
-        if share > FULL_SHARE:
-            reason = f"{window.rows_changed:,} changed rows of {window.key} against {rows:,} rows now ({share:.0%})"
-            return Choice(Action.FULL, f"{reason}: recomputing is cheaper", estimates)
-    total = sum(window.rows_changed for window in changed)
-    return Choice(Action.DIFFERENTIAL, f"{_count(total, 'changed row')} in the log", estimates)
+    rows = sum(window.rows_changed for window in changed)
+    counted = f"{rows:,} changed {'row' if rows == 1 else 'rows'} in the log"
+    if rows < ALWAYS_DIFFERENTIAL_ROWS:
+        return Choice(Action.DIFFERENTIAL, counted, estimates)
+    return Choice(picked.action, f"{counted}: {_predicted(picked)}", estimates)
+
+
+def _guesses(program: Program) -> dict[Action, Line]:
+    steps = Line(_STEP_SECONDS * len(program.steps), _ROW_SECONDS)
+    return {Action.DIFFERENTIAL: steps, Action.FULL: Line(_READ_SECONDS, _BYTE_SECONDS)}
+
+
+def _predicted(picked: Pick) -> str:
+    others = (f"{seconds:.1f} s for {way.value}" for way, seconds in picked.seconds.items() if way is not picked.action)
+    trial = "measured once more; " if picked.is_trial else ""
+    return f"{trial}predicted to take {picked.seconds[picked.action]:.1f} s, against {', '.join(others)}"
 
 
 def _replaced(windows: list[SourceWindow]) -> str:
     return "; ".join(f"{window.key} was replaced by {window.replaced_by}" for window in windows if window.replaced_by)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -21,7 +21,7 @@ from trickle.algebra.reference import Reference
 from trickle.algebra.scan import Reading, Scan
 from trickle.algebra.semi_join import SemiJoin
 from trickle.algebra.storage import STORED
-from trickle.catalog.model import Action, Progress, RefreshRecord
+from trickle.catalog.model import Action, Measurement, Progress, RefreshRecord
 from trickle.errors import Reinitialise
 from trickle.failpoints import reach
 from trickle.names import VISIBLE, WEIGHT, quote
@@ -60,6 +60,8 @@ class Outcome:
 
     record: RefreshRecord
     progress: Progress
+    measured: Measurement | None = None
+    """What it took, where that says something about the next one."""
 
 
 @dataclass
@@ -73,6 +75,8 @@ class Executor:
     files: Files
     large: set[tuple[str, str]] = field(default_factory=set)
     """Stream table and step whose result was too large to be held here the last time."""
+    met: set[tuple[str, Action]] = field(default_factory=set)
+    """Stream table and way of a refresh that Spark knows by now."""
 
     def run(self, plan: RefreshPlan, has_dependents: bool) -> Outcome:
         """Carries a plan out. Raises TrickleError; whatever it raises, nothing is half-written."""
@@ -399,9 +403,17 @@ class _Run:
             version, sequence = earlier.storage_version, earlier.sequence
         else:
             raise Reinitialise("nothing-stored", "a first load wrote nothing")
-        return Outcome(
-            record, Progress(self._plan.frontier, sequence, version, self._plan.as_of, self._plan.shown_frontier)
-        )
+        progress = Progress(self._plan.frontier, sequence, version, self._plan.as_of, self._plan.shown_frontier)
+        return Outcome(record, progress, self._measured(record))
+
+    def _measured(self, record: RefreshRecord) -> Measurement | None:
+        if record.action is Action.NO_DATA:
+            return None
+        way = Action.DIFFERENTIAL if record.action is Action.DIFFERENTIAL else Action.FULL
+        met = self._plan.stream_table.id, way
+        is_first = met not in self._executor.met
+        self._executor.met.add(met)
+        return Measurement(record.action, self._plan.work[way], record.seconds, is_first)
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:

@@ -11,7 +11,7 @@ from trickle.algebra.lower import lower
 from trickle.algebra.program import Program, build_program
 from trickle.algebra.render import render
 from trickle.algebra.storage import STORED
-from trickle.catalog.model import Action, Mode
+from trickle.catalog.model import PREDICTED, Action, Mode
 from trickle.dialect import SparkSql
 from trickle.names import HIDDEN, is_hidden, is_part
 from trickle.refresh.choose import Choice
@@ -80,8 +80,14 @@ class Explanation:
             f"  technique: {self.technique}",
             f"  stored:    {self._stored()}",
             f"  next:      {self.next_action}, {self.next_reason}",
+            *self._predicted(),
             *(f"  source:    {source}" for source in self.sources),
         ]
+
+    def _predicted(self) -> list[str]:
+        predicted = self.estimates.get(PREDICTED, {})
+        ways = ", ".join(f"{way} {seconds:.2f} s" for way, seconds in predicted.items())
+        return [f"  predicted: {ways}"] if ways else []
 
     def _stored(self) -> str:
         identity = "rows with ids of their own" if self.identity is None else "one row in all"

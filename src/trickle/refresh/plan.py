@@ -5,7 +5,7 @@ Two interpreters read it: `execute.py` does what it says, `explain.py` says what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -63,6 +63,10 @@ class RefreshPlan:
     def changed(self) -> frozenset[str]:
         return frozenset(window.key for window in self.windows if window.changes_data)
 
+    @property
+    def work(self) -> Mapping[Action, float]:
+        return work_of(self.windows, self.pins)
+
     def window(self, changed: frozenset[str]) -> Window:
         """What a program is built for where these sources changed."""
         return window_of(changed, self.pins, self.stored)
@@ -91,6 +95,14 @@ def window_of(changed: frozenset[str], pins: Mapping[str, Snapshot], stored: Sna
     return Window(changed, tuple((key, len(str(table.size_in_bytes))) for key, table in sorted(tables.items())))
 
 
+def work_of(windows: Sequence[SourceWindow], pins: Mapping[str, Snapshot]) -> dict[Action, float]:
+    """What each way of a refresh has to do: look at the rows that changed, or read all there is."""
+    return {
+        Action.DIFFERENTIAL: sum(window.rows_changed for window in windows),
+        Action.FULL: sum(pin.size_in_bytes for pin in pins.values()),
+    }
+
+
 def plan_refresh(
     stream_table: StreamTable,
     definition: Definition,
@@ -99,7 +111,6 @@ def plan_refresh(
     as_of: datetime,
     logs: DeltaLogs,
     programs: Programs,
-    rows_of: Callable[[SourceWindow], int],
     full_reason: str | None = None,
 ) -> RefreshPlan:
     """The plan for bringing a stream table to the pinned versions; `full_reason` asks for FULL whatever changed."""
@@ -129,11 +140,8 @@ def plan_refresh(
         return plan(Choice(Action.FULL, "the query may give another result although nothing changed"), windows)
     if all(window.before == window.after for window in windows):
         return plan(Choice(Action.NO_DATA, NO_NEW_VERSION), windows)
-    choice = choose(stream_table.mode, definition, list(windows), rows_of)
-    if choice.action is not Action.DIFFERENTIAL:
-        return plan(choice, windows)
     changed = frozenset(window.key for window in windows if window.changes_data)
-    program = programs.get(definition.storage, window_of(changed, pins, stored))
-    if program is None:
-        return plan(Choice(Action.NO_DATA, "the query uses nothing that changed", choice.estimates), windows)
-    return plan(choice, windows, program)
+    has_rules = stream_table.mode is not Mode.FULL and not definition.opaque
+    program = programs.get(definition.storage, window_of(changed, pins, stored)) if changed and has_rules else None
+    choice = choose(stream_table, definition, windows, program, work_of(windows, pins))
+    return plan(choice, windows, program if choice.action is Action.DIFFERENTIAL else None)

@@ -15,7 +15,17 @@ from datetime import UTC, datetime
 
 from trickle.algebra.opaque import Opaque
 from trickle.algebra.operator import walk
-from trickle.catalog.model import Action, Frontier, Mode, Progress, RefreshRecord, Status, StreamTable
+from trickle.catalog.model import (
+    PARTS,
+    Action,
+    Frontier,
+    Measurement,
+    Mode,
+    Progress,
+    RefreshRecord,
+    Status,
+    StreamTable,
+)
 from trickle.context import Context
 from trickle.errors import InternalError, TrickleError, UserError
 from trickle.failpoints import reach
@@ -25,7 +35,7 @@ from trickle.refresh.definition import Definition
 from trickle.refresh.execute import Executor
 from trickle.refresh.parts import draft, part_name
 from trickle.refresh.plan import NO_NEW_VERSION, RefreshPlan, plan_refresh
-from trickle.refresh.window import SourceWindow, frontier_of
+from trickle.refresh.window import frontier_of
 from trickle.store.delta_log import CDF_PROPERTY, Snapshot
 from trickle.store.feeds import Feeds
 from trickle.store.files import Files
@@ -34,8 +44,6 @@ from trickle.store.table import CommitInfo, StorageTable, overtaken
 
 _FULL_ON_REQUEST = "asked for with FULL"
 _NO_DIFFERENCE = "the changes make no difference to the inner results of the query"
-_PARTS = "parts"
-"""The phase in which the parts of a table are refreshed."""
 
 
 @dataclass
@@ -120,6 +128,7 @@ class _Done:
     plan: RefreshPlan
     record: RefreshRecord
     progress: Progress
+    measured: Measurement | None
 
 
 @dataclass
@@ -198,8 +207,8 @@ class _Tick:
         )
         if inner:
             spent = round(sum(item.seconds for item in inner), 4)
-            record = replace(record, phases={_PARTS: spent, **record.phases})
-        return _Done(plan, record, outcome.progress)
+            record = replace(record, phases={PARTS: spent, **record.phases})
+        return _Done(plan, record, outcome.progress, outcome.measured)
 
     def _record(self, done: _Done) -> None:
         table, record = done.plan.stream_table, done.record
@@ -213,9 +222,9 @@ class _Tick:
                 self.refresher.sweep()
             table = declared
         if table.hidden:
-            self.context.catalog.advance(table.id, done.progress)
+            self.context.catalog.advance(table.id, done.progress, done.measured)
         else:
-            self.context.catalog.record(record, done.progress)
+            self.context.catalog.record(record, done.progress, done.measured)
         reach("after-catalog-commit")
         self.reached[table.location] = done.progress
         if table.hidden:
@@ -319,7 +328,6 @@ class _Tick:
             self.as_of,
             self.context.logs,
             self.context.programs,
-            self._rows_of,
             full_reason,
         )
 
@@ -370,11 +378,6 @@ class _Tick:
                 f"ALTER TABLE delta.{quote(location)} SET TBLPROPERTIES ({quote(CDF_PROPERTY)} = 'true')"
             )
         return self.context.logs.snapshot(location)
-
-    def _rows_of(self, window: SourceWindow) -> int:
-        """A source's rows, which Delta answers from its statistics."""
-        text = f"SELECT count(*) AS n FROM delta.{quote(window.location)} VERSION AS OF {window.after}"
-        return int(self.context.session.sql(text).collect()[0]["n"])
 
     def _reconciled(self, table: StreamTable) -> StreamTable:
         """The table as its own commits know it: after a crash the catalog may be a commit behind."""

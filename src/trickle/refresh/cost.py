@@ -1,0 +1,114 @@
+"""Cost: what each way of a refresh would take, predicted from what it took before.
+
+    seconds = fixed + work / speed
+
+The work of a differential refresh is the rows that changed, that of a full one the bytes it reads. Two points of
+different work give the line; until there are two, its fixed part is a guess, a low one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median, mode
+
+from trickle.catalog.model import Action, Measurement
+
+Seconds = Mapping[Action, float]
+
+WARM = 0.5
+"""Of what it took where Spark met it for the first time, a refresh takes this part later on."""
+
+MARGIN = 0.85
+"""A way is left for another that takes at most this part of its time: a little more or less is noise."""
+
+WORTH_TRYING = 1.5
+"""A way that may take so many times as long as the best is tried now and then, lest it was measured on a bad day."""
+
+WORTH_A_FIRST_TRY = 4.0
+"""The same for a way that was never measured: a guess is a poor reason not to look."""
+
+LONGEST_WAIT = 16
+"""After each try it takes twice as many refreshes to the next one, but no more than these."""
+
+_RECENT = 8
+_FADING = 0.7
+"""An older measurement counts this part of the one after it."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A guess at a line, for where there are no two points: seconds at least, and seconds for each unit of work."""
+
+    fixed: float
+    per_unit: float
+
+
+@dataclass(frozen=True)
+class Pick:
+    """The way to go, what each was predicted to take, and whether this one is only tried."""
+
+    action: Action
+    seconds: Seconds
+    is_trial: bool = False
+
+
+def predict(points: Sequence[Measurement], work: float, guess: Line) -> float:
+    """Seconds for so much work, from the measurements of one way, oldest first."""
+    warm = [point for point in points if not (point.is_first or point.is_load)]
+    known = [(point.work, point.seconds) for point in warm] or [(point.work, WARM * point.seconds) for point in points]
+    if not known:
+        return guess.fixed + guess.per_unit * work
+    recent = known[-_RECENT:]
+    least, most = min(units for units, _ in recent), max(units for units, _ in recent)
+    line = _fitted(recent) if most > 1.5 * least else _through(recent, guess)
+    return line.fixed + line.per_unit * work
+
+
+def _through(points: Sequence[tuple[float, float]], guess: Line) -> Line:
+    """The line through points of about the same work, above a guessed fixed part."""
+    work, seconds = median(units for units, _ in points), median(each for _, each in points)
+    fixed = min(guess.fixed, 0.7 * seconds)
+    return Line(fixed, (seconds - fixed) / work if work else 0.0)
+
+
+def _fitted(points: Sequence[tuple[float, float]]) -> Line:
+    """The line nearest to the points, newer ones first; neither part of it is negative."""
+    weights = [_FADING**age for age in reversed(range(len(points)))]
+    total = sum(weights)
+    work = sum(weight * units for weight, (units, _) in zip(weights, points, strict=True)) / total
+    seconds = sum(weight * each for weight, (_, each) in zip(weights, points, strict=True)) / total
+    spread = sum(weight * (units - work) ** 2 for weight, (units, _) in zip(weights, points, strict=True))
+    common = sum(
+        weight * (units - work) * (each - seconds) for weight, (units, each) in zip(weights, points, strict=True)
+    )
+    slope = max(common / spread, 0.0)
+    fixed = seconds - slope * work
+    return Line(fixed, slope) if fixed >= 0 else Line(0.0, seconds / work)
+
+
+def pick(measured: Sequence[Measurement], work: Mapping[Action, float], guesses: Mapping[Action, Line]) -> Pick:
+    """The cheapest way; the usual one as long as no other is clearly cheaper; now and then one that may be."""
+    seconds = {action: predict(_of(action, measured), work[action], guesses[action]) for action in work}
+    best = min(seconds, key=seconds.__getitem__)
+    # One of the last three may have been a trial.
+    usual = mode([item.action for item in measured[-3:]] or [best])
+    if usual in seconds and seconds[best] > MARGIN * seconds[usual]:
+        best = usual
+    for other, expected in seconds.items():
+        limit = WORTH_TRYING if _of(other, measured) else WORTH_A_FIRST_TRY
+        if other is not best and expected <= limit * seconds[best] and _is_due(other, measured):
+            return Pick(other, seconds, is_trial=True)
+    return Pick(best, seconds)
+
+
+def _of(action: Action, measured: Sequence[Measurement]) -> list[Measurement]:
+    """The measurements of one way. A load is a full refresh that met everything for the first time."""
+    return [item for item in measured if item.action is action or (action is Action.FULL and item.is_load)]
+
+
+def _is_due(action: Action, measured: Sequence[Measurement]) -> bool:
+    """Whether so many refreshes went another way that this one is to be tried again."""
+    places = [place for place, item in enumerate(measured) if item.action is action]
+    waited = len(measured) - (places[-1] + 1 if places else 0)
+    return waited >= min(1 << len(places), LONGEST_WAIT)

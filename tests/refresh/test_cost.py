@@ -1,0 +1,86 @@
+"""What a refresh is predicted to take, and which way is picked: the model against costs that are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trickle.catalog.model import Action, Measurement
+from trickle.refresh.cost import LONGEST_WAIT, MARGIN, Line, Pick, pick, predict
+
+D, F = Action.DIFFERENTIAL, Action.FULL
+GUESSES = {D: Line(0.5, 1e-4), F: Line(0.3, 1e-8)}
+BYTES = 1e8
+
+points = st.lists(st.tuples(st.integers(0, 10**9), st.floats(0.001, 1e4), st.booleans()), max_size=20)
+
+
+@given(points, st.integers(0, 10**9))
+def test_a_prediction_is_never_negative(known: list[tuple[int, float, bool]], work: int) -> None:
+    measured = [Measurement(D, units, seconds, is_first) for units, seconds, is_first in known]
+    assert predict(measured, work, GUESSES[D]) >= 0
+
+
+@given(st.floats(0, 100), st.floats(1e-9, 1e-3), st.lists(st.integers(1, 10**7), min_size=2, max_size=8, unique=True))
+def test_costs_on_a_line_are_predicted_exactly(fixed: float, per_row: float, works: list[int]) -> None:
+    measured = [Measurement(D, work, fixed + per_row * work) for work in works]
+    least, most = min(works), max(works)
+    if most > 1.5 * least:
+        for work in (least, most, 10 * most):
+            assert predict(measured, work, GUESSES[D]) == pytest.approx(fixed + per_row * work, rel=1e-3, abs=1e-6)
+
+
+def test_one_point_is_enough_for_its_neighbourhood_and_a_first_one_counts_half() -> None:
+    assert predict([Measurement(D, 1000, 2.0)], 1000, GUESSES[D]) == pytest.approx(2.0)
+    assert predict([Measurement(D, 1000, 2.0)], 2000, GUESSES[D]) == pytest.approx(3.5)
+    assert predict([Measurement(D, 1000, 2.0, is_first=True)], 1000, GUESSES[D]) == pytest.approx(1.0)
+    warm = [Measurement(D, 1000, 9.0, is_first=True), Measurement(D, 1000, 2.0)]
+    assert predict(warm, 1000, GUESSES[D]) == pytest.approx(2.0)
+
+
+def test_without_a_measurement_there_is_a_guess() -> None:
+    assert predict([], 1000, GUESSES[D]) == pytest.approx(0.6)
+
+
+def refreshed(times: int, costs: dict[Action, Callable[[float], float]], rows: Callable[[int], float]) -> list[Pick]:
+    """So many refreshes of a table whose costs are known, from its first load on."""
+    measured = [Measurement(Action.INITIAL, BYTES, 2 * costs[F](BYTES), is_first=True)]
+    picks = []
+    for number in range(times):
+        work = {D: rows(number), F: BYTES}
+        picks.append(pick(measured, work, GUESSES))
+        action = picks[-1].action
+        cold = all(item.action is not action for item in measured)
+        measured.append(Measurement(action, work[action], costs[action](work[action]) * (2 if cold else 1), cold))
+    return picks
+
+
+@given(st.floats(0.1, 20), st.floats(0.5, 20))
+def test_the_cheaper_way_is_found_and_kept(differential: float, full: float) -> None:
+    picks = refreshed(64, {D: lambda _: differential, F: lambda _: full}, lambda _: 10_000)[16:]
+    taken = {found.action for found in picks if not found.is_trial}
+    assert len(taken) == 1
+    cheaper, dearer = sorted((differential, full))
+    if cheaper < MARGIN * dearer:
+        assert taken == {D if differential < full else F}
+
+
+@given(st.floats(0.1, 20), st.floats(0.1, 20))
+def test_trials_are_seldom_and_never_dear(differential: float, full: float) -> None:
+    costs = {D: lambda _: differential, F: lambda _: full}
+    picks = refreshed(96, costs, lambda _: 10_000)[32:]
+    assert sum(found.is_trial for found in picks) <= 64 / LONGEST_WAIT + 1
+    spent = sum(costs[found.action](0) for found in picks)
+    assert spent <= len(picks) * min(differential, full) / MARGIN * 1.05
+
+
+def test_the_way_follows_the_size_of_the_change() -> None:
+    costs = {D: lambda rows: 0.5 + rows * 1e-5, F: lambda _: 3.0}
+    sizes = (1_000, 5_000, 1_000_000, 20_000, 2_000_000)
+    picks = refreshed(60, costs, lambda number: sizes[number % len(sizes)])
+    for number, found in list(enumerate(picks))[20:]:
+        if not found.is_trial:
+            assert found.action is (F if sizes[number % len(sizes)] >= 1_000_000 else D)
