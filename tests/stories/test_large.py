@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import pytest
 
 import trickle
@@ -78,6 +80,27 @@ def test_a_large_table_is_searched_by_the_keys_of_a_change(t: trickle.Trickle, m
     ):
         t.sql(statement)
         assert trickle.Action.DIFFERENTIAL in {report.action for report in t.refresh()}
+        assert_right(t)
+
+
+def test_a_change_that_cancels_out_does_not_lend_its_keys_to_another(
+    t: trickle.Trickle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workspace, "LOCAL_ROWS", 1_000)
+    tables = {"customers": ("c", "name"), "orders": ("o", "note"), "parts": ("p", "part")}
+    t.sql("CREATE TABLE customers AS SELECT id AS c, 'one' AS name, 0 AS unused FROM range(50)")
+    t.sql("CREATE TABLE orders AS SELECT id AS o, id % 50 AS c, id % 20 AS p, 'x' AS note, 0 AS unused FROM range(200)")
+    t.sql("CREATE TABLE parts AS SELECT id AS p, 'this' AS part, 0 AS unused FROM range(20)")
+    t.create_stream_table(
+        "all_three",
+        "SELECT o.o, o.note, c.name, p.part FROM customers c JOIN orders o ON c.c = o.c JOIN parts p ON o.p = p.p",
+    )
+    for cancelling, changing in permutations(tables, 2):
+        key, value = tables[changing]
+        t.sql(f"UPDATE {cancelling} SET unused = unused + 1 WHERE {tables[cancelling][0]} < 5")
+        t.sql(f"UPDATE {changing} SET {value} = '{cancelling}' WHERE {key} BETWEEN 10 AND 15")
+        report = t.refresh("all_three")
+        assert report.rows_inserted == {"customers": 24, "orders": 6, "parts": 60}[changing]
         assert_right(t)
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
+from types import MappingProxyType
+from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -22,6 +26,7 @@ from trickle.algebra.scan import Reading, Scan
 from trickle.algebra.semi_join import SemiJoin
 from trickle.algebra.storage import STORED
 from trickle.catalog.model import Action, Measurement, Progress, RefreshRecord
+from trickle.engine.machine import cores
 from trickle.errors import Reinitialise
 from trickle.failpoints import reach
 from trickle.names import VISIBLE, WEIGHT, quote
@@ -39,6 +44,8 @@ from trickle.store.light import CHANGE_TYPE, is_light, read, read_changes, read_
 from trickle.store.logs import DeltaLogs
 from trickle.store.table import CommitInfo, StorageTable, StoredCommit
 from trickle.store.workspace import Kept, Workspace
+
+T = TypeVar("T")
 
 COMPARE_BYTES = 64 * 1024 * 1024
 """Up to this size a FULL refresh compares with what is stored and writes only the difference."""
@@ -77,6 +84,8 @@ class Executor:
     """Stream table and step whose result was too large to be held here the last time."""
     met: set[tuple[str, Action]] = field(default_factory=set)
     """Stream table and way of a refresh that Spark knows by now."""
+    workers: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(cores(), "trickle-step"))
+    """Steps that do not need each other: half of what a small one takes is Spark's planning, on one core."""
 
     def run(self, plan: RefreshPlan, has_dependents: bool) -> Outcome:
         """Carries a plan out. Raises TrickleError; whatever it raises, nothing is half-written."""
@@ -94,6 +103,15 @@ class Executor:
 
     def jobs(self, refresh_id: str) -> int:
         return len(self.session.sparkContext.statusTracker().getJobIdsForGroup(refresh_id))
+
+
+def _needs(steps: Iterable[Step]) -> dict[str, set[str]]:
+    """Step → those of the steps that it refers to."""
+    known: dict[str, set[str]] = {}
+    for step in steps:
+        read = {node.step for node in walk(step.operator) if isinstance(node, Reference)}
+        known[step.name] = read & known.keys()
+    return known
 
 
 class _Run:
@@ -221,16 +239,19 @@ class _Run:
     # Gather
 
     def _read_feeds(self, program: Program) -> dict[str, Kept]:
-        feeds = [step for step in program.steps if step.kind is StepKind.CHANGES]
-        for step in feeds:
-            window = next(window for window in self._plan.windows if window.key == step.table)
-            columns = [name for name in step.operator.columns if name != WEIGHT]
-            view = self._read_small_feed(step, window, columns) or self._executor.feeds.view(
-                self._plan.versions[step.table], window.rows_changed, columns, self._plan.pins[step.table].fields
-            )
-            if view:
-                self._views[changes(step.table)] = view
-        return {step.table: self._keep(self._frame(step.operator), step.name) for step in feeds}
+        """The changes of every source. They may turn out to be none, and then another program is the one to run."""
+        feeds = {step.table: step for step in program.steps if step.kind is StepKind.CHANGES}
+        return self._at_once({table: partial(self._read_feed, step) for table, step in feeds.items()})
+
+    def _read_feed(self, step: Step) -> Kept:
+        window = next(window for window in self._plan.windows if window.key == step.table)
+        columns = [name for name in step.operator.columns if name != WEIGHT]
+        view = self._read_small_feed(step, window, columns) or self._executor.feeds.view(
+            self._plan.versions[step.table], window.rows_changed, columns, self._plan.pins[step.table].fields
+        )
+        if view:
+            self._views[changes(step.table)] = view
+        return self._keep(self._frame(step.operator), f"feed_{step.name}")
 
     def _read_small_feed(self, step: Step, window: SourceWindow, columns: list[str]) -> str | None:
         """The view of a short change feed at hand, where delta-rs can read it."""
@@ -240,49 +261,74 @@ class _Run:
         if rows is None:
             return None
         schema = self._plan.pins[step.table].schema(columns).add(CHANGE_TYPE, "string")
-        return self._workspace.keep_local(rows.select(schema.names), schema, f"feed_{step.name}").view
+        return self._workspace.keep_local(rows.select(schema.names), schema, f"log_{step.name}").view
 
     def _gather(self, program: Program, feeds: Mapping[str, Kept]) -> DataFrame:
         """Runs every step but the last, whose result is computed where it is applied."""
         small = self._gather_small(program)
         for step in program.steps[:-1]:
             if step.kind is StepKind.CHANGES:
-                self._views[step.name] = feeds[step.table].view
-                continue
-            self._views[step.name] = self._kept_or_named(step, small)
+                self._use(step.name, feeds[step.table])
+        others = [step for step in program.steps[:-1] if step.kind is not StepKind.CHANGES]
+        self._at_once({step.name: partial(self._run_step, step, small) for step in others}, _needs(others))
         return self._frame(program.result.operator)
 
-    def _kept_or_named(self, step: Step, small: set[str]) -> str:
-        """The view of a step: over rows at hand a short one is computed where it is used, all others once."""
+    def _run_step(self, step: Step, small: set[str]) -> None:
+        """Over rows at hand a short step is computed where it is used, all others once."""
         if step.kind is StepKind.GATHER and step.table not in small:
-            return self._gathered(step)
+            self._use(step.name, self._gathered(step))
+            return
         text = self._text(step.operator)
         frame = self._workspace.sql(text)
-        size = len(text) + sum(text.count(quote(view)) * size for view, size in self._sizes.items())
+        size = len(text) + sum(text.count(quote(view)) * size for view, size in list(self._sizes.items()))
         if size > INLINED or any(self._is_far(node, small) for node in walk(step.operator)):
-            return self._keep(frame, step.name).view
+            self._use(step.name, self._keep(frame, step.name))
+            return
         view = self._workspace.name(frame, step.name)
         self._sizes[view] = size
         self._at_hand[step.name] = step.operator
-        return view
+        self._views[step.name] = view
 
-    def _gathered(self, step: Step) -> str:
-        """The view of the rows of a large table that match the keys; without keys nothing is read."""
+    def _gathered(self, step: Step) -> Kept:
+        """The rows of a large table that match the keys; without keys nothing is read."""
         gather = step.operator
         assert isinstance(gather, SemiJoin)
         values = at_hand(gather, self._at_hand)
         if values is None:
             name = f"{step.name}_keys"
-            keys = self._keep(self._frame(gather.keys), name)
-            self._views[name] = keys.view
+            self._use(name, self._keep(self._frame(gather.keys), name))
             gather = replace(gather, keys=Reference(name, gather.keys.columns))
             values = at_hand(gather, self._at_hand)
         if values is not None:
             if not any(map(len, values.values())):
                 schema = self._frame(gather).schema
-                return self._workspace.keep_local(to_arrow_schema(schema).empty_table(), schema, step.name).view
+                return self._workspace.keep_local(to_arrow_schema(schema).empty_table(), schema, step.name)
             gather = narrowed(gather, values)
-        return self._keep(self._frame(gather), step.name).view
+        return self._keep(self._frame(gather), step.name)
+
+    def _use(self, step: str, kept: Kept) -> None:
+        """What a step refers to by this name."""
+        self._views[step] = kept.view
+        if kept.local is not None:
+            self._at_hand[step] = kept.local
+
+    def _at_once(
+        self, tasks: Mapping[str, Callable[[], T]], needs: Mapping[str, Collection[str]] = MappingProxyType({})
+    ) -> dict[str, T]:
+        """Runs tasks on all cores, each after those it needs, which stand before it. Raises what the first raised."""
+        running: dict[str, Future[T]] = {}
+
+        def run(name: str) -> T:
+            for other in needs.get(name, ()):
+                running[other].result()
+            self._executor.session.sparkContext.setJobGroup(self._refresh_id, self._plan.stream_table.name)
+            return tasks[name]()
+
+        # In this order none waits for one that has not begun, however few workers there are.
+        for name in tasks:
+            running[name] = self._executor.workers.submit(run, name)
+        wait(running.values())
+        return {name: future.result() for name, future in running.items()}
 
     def _is_far(self, node: Operator, small: set[str]) -> bool:
         """Whether a leaf has to be read, rather than being at hand."""
@@ -295,8 +341,6 @@ class _Run:
         kept = self._workspace.keep(frame, step, is_large=place in self._executor.large)
         if kept.local is None:
             self._far.add(kept.view)
-        else:
-            self._at_hand[step] = kept.local
         if self._workspace.is_few(kept.rows):
             self._executor.large.discard(place)
         else:

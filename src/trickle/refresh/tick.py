@@ -107,6 +107,7 @@ class Refresher:
         """Gives back what Spark holds for later refreshes."""
         with self.context.lock:
             if self._executor:
+                self._executor.workers.shutdown()
                 self._executor.feeds.close()
 
     def _graph(self) -> Graph:
