@@ -10,6 +10,7 @@ import pytest
 
 import trickle
 from stories.check import assert_right, caught, counts, declared, rows, storage_commits, storage_files
+from trickle.catalog.model import Measurement
 
 Action = trickle.Action
 
@@ -89,7 +90,7 @@ def test_many_commits_are_one_window_and_one_commit(orders: trickle.Trickle) -> 
     assert report.action is Action.DIFFERENTIAL
     assert counts(report) == (3, 1, 1)
     assert len(storage_commits(t, "totals")) == 2
-    assert report.estimates["orders"]["versions"] == 9
+    assert next(iter(report.estimates.values()))["versions"] == 9
     assert_right(t)
 
 
@@ -152,15 +153,27 @@ def numbers(t: trickle.Trickle) -> trickle.Trickle:
     return t
 
 
-def test_auto_recomputes_when_most_rows_changed_and_says_the_numbers(numbers: trickle.Trickle) -> None:
+def _took(t: trickle.Trickle, name: str, action: trickle.Action, seconds: float) -> None:
+    """As if a refresh had taken so long."""
+    table = declared(t, name)
+    assert table.progress is not None
+    work = 2000 if action is Action.DIFFERENTIAL else 20_000
+    t._context.catalog.advance(table.id, table.progress, Measurement(action, work, seconds))
+
+
+def test_auto_takes_the_way_that_took_less_and_says_the_numbers(numbers: trickle.Trickle) -> None:
     t = numbers
+    _took(t, "sums", Action.DIFFERENTIAL, 60.0)
+    _took(t, "sums", Action.FULL, 0.5)
     t.sql("UPDATE numbers SET one = 2 WHERE id < 1500 AND remainder <> 3")
+    predicted = t.explain("sums").estimates["predicted_seconds"]
+    assert predicted["FULL"] < 5 < 30 < predicted["DIFFERENTIAL"]
+    assert f"predicted: DIFFERENTIAL {predicted['DIFFERENTIAL']:.2f} s, FULL" in str(t.explain("sums"))
     sums, even = t.refresh()
     assert sums.action is Action.FULL
-    ((key, estimate),) = sums.estimates.items()
-    changed = estimate["changed_rows"]
-    assert (estimate["source_rows"], estimate["share"] > 0.3, changed >= 1000) == (2000, True, True)
-    assert f"{changed:,} changed rows of {key} against 2,000 rows now" in sums.reason
+    assert sums.reason.startswith("2,572 changed rows in the log: predicted to take ")
+    assert sums.reason.endswith(" s for DIFFERENTIAL")
+    assert (sums.predicted, t.status()[-1].last_predicted) == (predicted["FULL"], predicted["FULL"])
     # Only what differs is written, so that the table above stays differential, with few rows.
     assert counts(sums) == (0, 6, 0)
     assert even.action is Action.DIFFERENTIAL
@@ -168,6 +181,13 @@ def test_auto_recomputes_when_most_rows_changed_and_says_the_numbers(numbers: tr
     assert_right(t)
     t.sql("UPDATE numbers SET one = 3 WHERE id < 200")
     assert [report.action for report in t.refresh()] == [Action.DIFFERENTIAL, Action.DIFFERENTIAL]
+    assert_right(t)
+    for _ in range(3):
+        _took(t, "sums", Action.FULL, 60.0)
+        _took(t, "sums", Action.DIFFERENTIAL, 0.5)
+    t.sql("UPDATE numbers SET one = 4")
+    report = t.refresh("sums")
+    assert (report.action, report.reason[-7:]) == (Action.DIFFERENTIAL, "or FULL")
     assert_right(t)
 
 
@@ -308,6 +328,7 @@ def test_history_tells_phases_jobs_frontier_and_estimates(orders: trickle.Trickl
     assert [at.version for at in last.frontier.values()] == [_source_version(t)]
     assert last.frontier.keys() == first.frontier.keys()
     assert last.estimates
+    assert (first.predicted, last.predicted) == (None, last.estimates["predicted_seconds"]["DIFFERENTIAL"])
     assert last.started_at > first.started_at
     assert t.history(limit=1) == [last]
 

@@ -167,7 +167,7 @@ SECTIONS: dict[str, tuple[Construct, ...]] = {
                 "SELECT COUNT(b) AS n, SUM(m) FILTER (WHERE f) AS total FROM r AS q1",
                 "SELECT s, COUNT(*) FILTER (WHERE a > 0) AS n FROM r AS q1 GROUP BY ALL HAVING COUNT(*) > 1",
             ),
-            "SUM of DECIMAL beyond 34 digits and AVG beyond 15, or of BIGINT, are recomputed for their groups",
+            "SUM of DECIMAL(35…38, 7…), AVG of decimals beyond 15 digits or of BIGINT are recomputed for their groups",
         ),
         Construct(
             "other aggregates: MIN, MAX, DISTINCT, FLOAT sums, collect_set, percentile, …",

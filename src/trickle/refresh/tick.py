@@ -35,6 +35,7 @@ from trickle.refresh.definition import Definition
 from trickle.refresh.execute import Executor
 from trickle.refresh.parts import draft, part_name
 from trickle.refresh.plan import NO_NEW_VERSION, RefreshPlan, plan_refresh
+from trickle.refresh.steps import Resources
 from trickle.refresh.window import frontier_of
 from trickle.store.delta_log import CDF_PROPERTY, Snapshot
 from trickle.store.feeds import Feeds
@@ -107,8 +108,8 @@ class Refresher:
         """Gives back what Spark holds for later refreshes."""
         with self.context.lock:
             if self._executor:
-                self._executor.workers.shutdown()
-                self._executor.feeds.close()
+                self._executor.resources.close()
+                self._executor = None
 
     def _graph(self) -> Graph:
         return Graph.of(self.context.catalog.stream_tables())
@@ -116,9 +117,10 @@ class Refresher:
     @property
     def executor(self) -> Executor:
         if self._executor is None:
-            feeds = Feeds(self.context.session, self.context.definitions.columns_read)
-            files = Files(self.context.session)
-            self._executor = Executor(self.context.session, self.context.logs, self.context.programs, feeds, files)
+            session = self.context.session
+            feeds = Feeds(session, self.context.definitions.columns_read)
+            resources = Resources(session, feeds, Files(session))
+            self._executor = Executor(session, self.context.logs, self.context.programs, resources)
         return self._executor
 
 
