@@ -18,11 +18,12 @@ from sqlalchemy import inspect, update
 
 from trickle.catalog import catalog as catalog_module
 from trickle.catalog import schema
-from trickle.catalog.catalog import HISTORY_KEPT, Catalog
+from trickle.catalog.catalog import HISTORY_KEPT, MEASUREMENTS_KEPT, Catalog
 from trickle.catalog.database import connect
 from trickle.catalog.model import (
     Action,
     KnownName,
+    Measurement,
     Mode,
     NameKind,
     Progress,
@@ -110,6 +111,24 @@ def test_stream_table_comes_back_as_it_was_added(catalog: Catalog, table: Stream
     assert catalog.stream_table(table.name) == table
     assert catalog.stream_table_by_id(table.id) == table
     assert catalog.stream_tables() == [table]
+
+
+def test_what_refreshes_took_is_kept_for_every_way_from_the_last_load_on(catalog: Catalog) -> None:
+    catalog.add(PLAIN)
+    load = Measurement(Action.INITIAL, 1e9, 12.5, is_first=True)
+    catalog.record(refresh(1), PROGRESS, load)
+    full = Measurement(Action.FULL, 1e9, 0.1 + 0.2)
+    catalog.advance(PLAIN.id, PROGRESS, full)
+    changes = [Measurement(Action.DIFFERENTIAL, 100 * number, 0.25) for number in range(MEASUREMENTS_KEPT + 5)]
+    for number, change in enumerate(changes, start=2):
+        catalog.record(refresh(number), PROGRESS, change)
+    assert stored(catalog).measured == (load, full, *changes[5:])
+    catalog.record(refresh(2), PROGRESS, full)
+    catalog.record(refresh(100), PROGRESS)
+    assert stored(catalog).measured == (load, full, *changes[5:])
+    again = Measurement(Action.REINITIALIZE, 2e9, 30.0)
+    catalog.record(refresh(101), PROGRESS, again)
+    assert stored(catalog).measured == (again,)
 
 
 def test_refresh_comes_back_as_it_was_recorded(catalog: Catalog) -> None:
