@@ -188,7 +188,7 @@ def test_auto_takes_the_way_that_took_less_and_says_the_numbers(numbers: trickle
     t.sql("UPDATE numbers SET one = 4")
     report = t.refresh("sums")
     assert (report.action, report.reason[-7:]) == (Action.DIFFERENTIAL, "or FULL")
-    assert_right(t)
+    assert_right(t, "sums")
 
 
 def test_a_full_refresh_on_request_that_finds_nothing_writes_nothing(numbers: trickle.Trickle) -> None:

@@ -242,3 +242,14 @@ def ladder(
 ) -> None:
     """One query for each shape: scan, filter, join, aggregate, distinct, window, outer join, semi join."""
     bench.run_bench(run, bench.ladder(rows, shapes), change, cycles, out)
+
+
+@command(measurements)
+def latency(
+    run: Invocation,
+    repetitions: Annotated[int, typer.Option("--repetitions", min=1, help="How often each thing is done.")] = 20,
+    tables: Annotated[int, typer.Option("--tables", min=1, help="Stream tables in the tick without news.")] = 22,
+    out: Out = None,
+) -> None:
+    """The smallest refreshes: one changed row, no change, and no change to many stream tables."""
+    bench.run_latency(run, repetitions, tables, out)

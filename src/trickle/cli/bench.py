@@ -6,10 +6,14 @@ import json
 import shlex
 import sys
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from rich.text import Text
 
+import trickle
+from trickle.bench import latency
 from trickle.bench.chart import draw
 from trickle.bench.ladder import Ladder
 from trickle.bench.report import markdown
@@ -44,11 +48,29 @@ def run_bench(run: Invocation, workload: Workload, change: str, cycles: int, out
     results = Results(workload.name, _command(), machine(), tuple(samples))
     text = markdown(results)
     if out:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "results.json").write_text(json.dumps(results.as_document(), indent=1), encoding="utf-8")
-        (out / "results.md").write_text(text, encoding="utf-8")
+        _write(out, results.as_document(), text)
         draw(results, out)
     run.console.document(results.as_document(), Text(text))
+
+
+def run_latency(run: Invocation, repetitions: int, tables: int, out: Path | None) -> None:
+    """Measures the smallest refreshes, and writes them to `out` where one is given."""
+    with tempfile.TemporaryDirectory(prefix="trickle-bench-") as name:
+        with run.console.working("starting Spark…"):
+            spark = start_session(Path(name) / "warehouse")
+        with trickle.connect(Path(name) / "latency", spark=spark) as t:
+            found = list(latency.measure(t, repetitions, tables))
+    document = {"command": _command(), "machine": machine(), "latencies": [asdict(item) for item in found]}
+    text = f"`{_command()}`\n\n{latency.markdown(found)}"
+    if out:
+        _write(out, document, text)
+    run.console.document(document, Text(text))
+
+
+def _write(out: Path, document: dict[str, Any], text: str) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "results.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
+    (out / "results.md").write_text(text, encoding="utf-8")
 
 
 def _tell(line: str) -> None:
