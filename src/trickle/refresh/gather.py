@@ -69,15 +69,15 @@ def _source(node: Operator, name: str, steps: Mapping[str, pa.Table | Operator])
         case Filter() if references(node.condition) <= {WEIGHT}:
             return _source(node.input, name, steps)
         case UnionAll():
-            parts = [_source(branch, name, steps) for branch in node.branches]
-            return _united([part for part in parts if part is not None]) if None not in parts else None
+            return _united([_source(branch, name, steps) for branch in node.branches])
     return None
 
 
-def _united(parts: list[pa.ChunkedArray]) -> pa.ChunkedArray | None:
-    if any(part.type != parts[0].type for part in parts):
+def _united(parts: Sequence[pa.ChunkedArray | None]) -> pa.ChunkedArray | None:
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts) or any(part.type != known[0].type for part in known):
         return None
-    return pa.chunked_array([chunk for part in parts for chunk in part.chunks], parts[0].type)
+    return pa.chunked_array([chunk for part in known for chunk in part.chunks], known[0].type)
 
 
 def _condition(gather: SemiJoin, pair: tuple[str, str], found: pa.ChunkedArray) -> Expression | None:

@@ -44,6 +44,9 @@ INLINED = 3_000
 Without a limit plans grow with every step that names another twice, and Spark spends half a minute on reading one.
 """
 
+_REMEMBERED = 10_000
+"""Of so many steps at most it is known that they were large: tables come and go."""
+
 
 @dataclass
 class Resources:
@@ -61,6 +64,8 @@ class Resources:
         """Gives back what has become too much, between refreshes."""
         self.feeds.trim()
         self.files.trim()
+        if len(self.large) > _REMEMBERED:
+            self.large.clear()
 
     def close(self) -> None:
         """Gives everything back, unless Spark has ended before."""
