@@ -38,10 +38,13 @@ _FADING = 0.7
 
 @dataclass(frozen=True)
 class Line:
-    """A guess at a line, for where there are no two points: seconds at least, and seconds for each unit of work."""
+    """Seconds at least, and seconds for each unit of work."""
 
     fixed: float
     per_unit: float
+
+    def at(self, work: float) -> float:
+        return self.fixed + self.per_unit * work
 
 
 @dataclass(frozen=True)
@@ -58,11 +61,11 @@ def predict(points: Sequence[Measurement], work: float, guess: Line) -> float:
     warm = [point for point in points if not (point.is_first or point.is_load)]
     known = [(point.work, point.seconds) for point in warm] or [(point.work, WARM * point.seconds) for point in points]
     if not known:
-        return guess.fixed + guess.per_unit * work
+        return guess.at(work)
     recent = known[-_RECENT:]
     least, most = min(units for units, _ in recent), max(units for units, _ in recent)
     line = _fitted(recent) if most > 1.5 * least else _through(recent, guess)
-    return line.fixed + line.per_unit * work
+    return line.at(work)
 
 
 def _through(points: Sequence[tuple[float, float]], guess: Line) -> Line:
@@ -74,14 +77,12 @@ def _through(points: Sequence[tuple[float, float]], guess: Line) -> Line:
 
 def _fitted(points: Sequence[tuple[float, float]]) -> Line:
     """The line nearest to the points, newer ones first; neither part of it is negative."""
-    weights = [_FADING**age for age in reversed(range(len(points)))]
-    total = sum(weights)
-    work = sum(weight * units for weight, (units, _) in zip(weights, points, strict=True)) / total
-    seconds = sum(weight * each for weight, (_, each) in zip(weights, points, strict=True)) / total
-    spread = sum(weight * (units - work) ** 2 for weight, (units, _) in zip(weights, points, strict=True))
-    common = sum(
-        weight * (units - work) * (each - seconds) for weight, (units, each) in zip(weights, points, strict=True)
-    )
+    weighed = [(_FADING**age, units, each) for age, (units, each) in enumerate(reversed(points))]
+    total = sum(weight for weight, _, _ in weighed)
+    work = sum(weight * units for weight, units, _ in weighed) / total
+    seconds = sum(weight * each for weight, _, each in weighed) / total
+    spread = sum(weight * (units - work) ** 2 for weight, units, _ in weighed)
+    common = sum(weight * (units - work) * (each - seconds) for weight, units, each in weighed)
     slope = max(common / spread, 0.0)
     fixed = seconds - slope * work
     return Line(fixed, slope) if fixed >= 0 else Line(0.0, seconds / work)

@@ -50,12 +50,15 @@ class Outcome:
 class Executor:
     """Runs refresh plans on a Spark session of trickle's own."""
 
-    session: SparkSession
     logs: DeltaLogs
     programs: Programs
     resources: Resources
     met: set[tuple[str, Action]] = field(default_factory=set)
     """Stream table and way of a refresh that Spark knows by now."""
+
+    @property
+    def session(self) -> SparkSession:
+        return self.resources.session
 
     def run(self, plan: RefreshPlan, has_dependents: bool) -> Outcome:
         """Carries a plan out. Raises TrickleError; whatever it raises, nothing is half-written."""

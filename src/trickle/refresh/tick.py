@@ -120,7 +120,7 @@ class Refresher:
             session = self.context.session
             feeds = Feeds(session, self.context.definitions.columns_read)
             resources = Resources(session, feeds, Files(session))
-            self._executor = Executor(session, self.context.logs, self.context.programs, resources)
+            self._executor = Executor(self.context.logs, self.context.programs, resources)
         return self._executor
 
 
