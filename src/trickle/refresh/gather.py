@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -42,14 +43,31 @@ def narrowed(gather: SemiJoin, values: Values) -> SemiJoin:
     return SemiJoin(rows, gather.keys, gather.pairs, gather.null_safe)
 
 
-def at_hand(gather: SemiJoin, steps: Mapping[str, pa.Table | Operator]) -> Values | None:
-    """The values of all keys of a gather, duplicates and all, where these are rows at hand, renamed and united.
+@dataclass(frozen=True)
+class AtHand:
+    """The values of all keys of a gather, duplicates and all, those of one row in the same place."""
+
+    values: Values
+    is_exact: bool
+    """Whether all of them are wanted; otherwise those that are wanted are among them."""
+
+
+def at_hand(gather: SemiJoin, steps: Mapping[str, pa.Table | Operator]) -> AtHand | None:
+    """The keys of a gather where these are rows at hand, renamed and united.
 
     `steps` are those rows, or the operators of steps that are computed from them where they are used.
     """
     found = {key: _source(gather.keys, key, steps) for _, key in gather.pairs}
     known = {key: values for key, values in found.items() if values is not None}
-    return known if len(known) == len(found) else None
+    return AtHand(known, _is_exact(gather.keys, steps)) if len(known) == len(found) else None
+
+
+def _is_exact(node: Operator, steps: Mapping[str, pa.Table | Operator]) -> bool:
+    if isinstance(node, Filter | Expand):
+        return False
+    if isinstance(node, Reference) and isinstance(step := steps.get(node.step), Operator):
+        return _is_exact(step, steps)
+    return all(_is_exact(child, steps) for child in node.inputs)
 
 
 def _source(node: Operator, name: str, steps: Mapping[str, pa.Table | Operator]) -> pa.ChunkedArray | None:

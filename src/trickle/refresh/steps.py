@@ -16,6 +16,7 @@ from typing import TypeVar
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import LongType, StructField, StructType
 
 from trickle.algebra.opaque import Opaque
 from trickle.algebra.operator import Operator, walk
@@ -26,10 +27,10 @@ from trickle.algebra.semi_join import SemiJoin
 from trickle.algebra.storage import STORED
 from trickle.engine.machine import cores
 from trickle.names import WEIGHT, quote
-from trickle.refresh.gather import at_hand, narrowed
+from trickle.refresh.gather import AtHand, at_hand, narrowed
 from trickle.refresh.plan import RefreshPlan
-from trickle.refresh.window import SourceWindow
 from trickle.store.delta_log import Snapshot
+from trickle.store.duck import MOST_ROWS, Duck, Keys
 from trickle.store.feeds import Feeds
 from trickle.store.files import Files
 from trickle.store.leaves import PinnedLeaves, changes, earlier, template
@@ -55,6 +56,7 @@ class Resources:
     session: SparkSession
     feeds: Feeds
     files: Files
+    duck: Duck
     large: set[tuple[str, str]] = field(default_factory=set)
     """Stream table and step whose result was too large to be held here the last time."""
     workers: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(cores(), "trickle-step"))
@@ -71,6 +73,7 @@ class Resources:
         """Gives everything back, unless Spark has ended before."""
         self.workers.shutdown()
         self.feeds.close()
+        self.duck.close()
 
 
 class Steps:
@@ -96,23 +99,20 @@ class Steps:
 
     def _read_feed(self, step: Step) -> Kept:
         window = next(window for window in self._plan.windows if window.key == step.table)
-        columns = [name for name in step.operator.columns if name != WEIGHT]
-        view = self._read_small_feed(step, window, columns) or self._resources.feeds.view(
-            self._plan.versions[step.table], window.rows_changed, columns, self._plan.pins[step.table].fields
-        )
+        source, columns = self._plan.pins[step.table], [name for name in step.operator.columns if name != WEIGHT]
+        rows = read_changes(source, window.before, columns) if window.rows_changed <= MOST_ROWS else None
+        summed = self._resources.duck.summed(rows, source, columns) if rows is not None else None
+        if summed is not None:
+            return self._workspace.keep_local(summed, source.schema(columns).add(WEIGHT, LongType()), step.name)
+        if rows is not None:
+            schema = source.schema(columns).add(CHANGE_TYPE, "string")
+            view: str | None = self._workspace.keep_local(rows.select(schema.names), schema, f"log_{step.name}").view
+        else:
+            versions = self._plan.versions[step.table]
+            view = self._resources.feeds.view(versions, window.rows_changed, columns, source.fields)
         if view:
             self._views[changes(step.table)] = view
         return self.keep(self.frame(step.operator), f"feed_{step.name}")
-
-    def _read_small_feed(self, step: Step, window: SourceWindow, columns: list[str]) -> str | None:
-        """The view of a short change feed at hand, where delta-rs can read it."""
-        if not self._workspace.is_few(window.rows_changed):
-            return None
-        rows = read_changes(self._plan.pins[step.table], window.before, columns)
-        if rows is None:
-            return None
-        schema = self._plan.pins[step.table].schema(columns).add(CHANGE_TYPE, "string")
-        return self._workspace.keep_local(rows.select(schema.names), schema, f"log_{step.name}").view
 
     def gather(self, program: Program, feeds: Mapping[str, Kept]) -> DataFrame:
         """Runs every step but the last, whose result is computed where it is applied."""
@@ -144,18 +144,42 @@ class Steps:
         """The rows of a large table that match the keys; without keys nothing is read."""
         gather = step.operator
         assert isinstance(gather, SemiJoin)
-        values = at_hand(gather, self._at_hand)
-        if values is None:
+        keys = at_hand(gather, self._at_hand)
+        if keys is None:
             name = f"{step.name}_keys"
             self.use(name, self.keep(self.frame(gather.keys), name))
             gather = replace(gather, keys=Reference(name, gather.keys.columns))
-            values = at_hand(gather, self._at_hand)
-        if values is not None:
-            if not any(map(len, values.values())):
-                schema = self.frame(gather).schema
-                return self._workspace.keep_local(to_arrow_schema(schema).empty_table(), schema, step.name)
-            gather = narrowed(gather, values)
+            keys = at_hand(gather, self._at_hand)
+        found = self._found(f"{step.name}_found", gather, keys) if keys else None
+        if found is None:
+            gather = narrowed(gather, keys.values) if keys else gather
+            return self.keep(self.frame(gather), step.name)
+        if keys and keys.is_exact:
+            return found
+        self.use(f"{step.name}_found", found)
+        gather = replace(gather, input=Reference(f"{step.name}_found", gather.input.columns))
         return self.keep(self.frame(gather), step.name)
+
+    def _found(self, name: str, gather: SemiJoin, keys: AtHand) -> Kept | None:
+        """The rows that match keys at hand, where they can be found without Spark."""
+        scan = gather.input
+        assert isinstance(scan, Scan)
+        snapshot = self._snapshot(scan.table)
+        if snapshot is None:
+            return None
+        schema = StructType(
+            [
+                StructField(name, field.dataType, field.nullable)
+                for (_, name), field in zip(
+                    scan.reads, snapshot.schema(source for source, _ in scan.reads), strict=True
+                )
+            ]
+        )
+        rows: pa.Table | None = to_arrow_schema(schema).empty_table()
+        if any(map(len, keys.values.values())):
+            wanted = Keys(gather.pairs, keys.values, gather.null_safe)
+            rows = self._resources.duck.matching(snapshot, scan.reads, wanted)
+        return None if rows is None else self._workspace.keep_local(rows, schema, name)
 
     def use(self, step: str, kept: Kept) -> None:
         """What a step refers to by this name."""

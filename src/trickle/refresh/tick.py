@@ -38,10 +38,12 @@ from trickle.refresh.plan import NO_NEW_VERSION, RefreshPlan, plan_refresh
 from trickle.refresh.steps import Resources
 from trickle.refresh.window import frontier_of
 from trickle.store.delta_log import CDF_PROPERTY, Snapshot
+from trickle.store.duck import Duck
 from trickle.store.feeds import Feeds
 from trickle.store.files import Files
 from trickle.store.logs import reading
 from trickle.store.table import CommitInfo, StorageTable, overtaken
+from trickle.store.workspace import is_local
 
 _FULL_ON_REQUEST = "asked for with FULL"
 _NO_DIFFERENCE = "the changes make no difference to the inner results of the query"
@@ -119,7 +121,7 @@ class Refresher:
         if self._executor is None:
             session = self.context.session
             feeds = Feeds(session, self.context.definitions.columns_read)
-            resources = Resources(session, feeds, Files(session))
+            resources = Resources(session, feeds, Files(session), Duck(is_local(session)))
             self._executor = Executor(self.context.logs, self.context.programs, resources)
         return self._executor
 

@@ -36,6 +36,10 @@ class Snapshot:
         """Some of the columns as Spark types."""
         return StructType([StructField.fromJson(json.loads(self.fields[name])) for name in columns])
 
+    def type(self, column: str) -> object:
+        """The type of a column as the log writes it: a name, or more than that."""
+        return json.loads(self.fields[column])["type"]
+
     @property
     def has_change_feed(self) -> bool:
         return self.properties.get(CDF_PROPERTY, "false").lower() == "true"

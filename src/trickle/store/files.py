@@ -62,7 +62,7 @@ class Files:
             self._release(self._kept.pop(next(iter(self._kept))))
 
     def _read(self, snapshot: Snapshot) -> _Table | None:
-        paths = _paths(snapshot)
+        paths = plain_paths(snapshot, MOST_FILES)
         if not paths:
             return None
         try:
@@ -77,9 +77,10 @@ class Files:
         self.session.catalog.dropTempView(table.view)
 
 
-def _paths(snapshot: Snapshot) -> list[str]:
+def plain_paths(snapshot: Snapshot, most: int) -> list[str]:
+    """The files of a table that are all there is to it; none where there is more, or where there are too many."""
     place = local_path(snapshot.location)
-    if place is None or not snapshot.files or len(snapshot.files) > MOST_FILES or not is_plain(snapshot):
+    if place is None or not snapshot.files or len(snapshot.files) > most or not is_plain(snapshot):
         return []
     paths = [f"{place}/{file}" for file in snapshot.files]
     return paths if all(_PLAIN_PATH.fullmatch(path) for path in paths) else []

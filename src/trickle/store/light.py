@@ -6,7 +6,6 @@ What it cannot do exactly it does not do at all: `is_plain` says no and Spark do
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from trickle.errors import InternalError
 from trickle.names import OP
 from trickle.store.delta_log import Snapshot
 from trickle.store.logs import local_path
+from trickle.store.types import is_fed
 
 SMALL_BYTES = 512 * 1024
 """A table up to this size is read whole instead of once per set of keys."""
@@ -33,9 +33,6 @@ CHANGE_TYPE = "_change_type"
 
 _FEATURES = frozenset({"timestampNtz", "changeDataFeed", "invariants", "appendOnly"})
 _TYPES = re.compile(r'"type": "(?:void|interval|variant|char|varchar|geometry|geography)')
-
-# Of these delta-rs and Spark read the same from a change feed; timestamps may be INT96, which can be read in two ways.
-_FED = re.compile(r"string|byte|short|integer|long|date|boolean|float|double|binary|decimal\(\d+,\d+\)")
 
 # delta-rs 1.6 writes decimal and timestamp statistics as doubles and text that Spark may read as a slightly different
 # bound, and leaves NaN out where Spark counts it as the largest value: files would be skipped that should be read.
@@ -97,8 +94,7 @@ def read_changes(snapshot: Snapshot, before: int, columns: list[str]) -> pa.Tabl
 
     A table of any size may have changed little: whoever asks knows from the log that it did.
     """
-    types = (json.loads(snapshot.fields[name])["type"] for name in columns)
-    if not is_plain(snapshot) or not all(isinstance(type_, str) and _FED.fullmatch(type_) for type_ in types):
+    if not is_plain(snapshot) or not all(is_fed(snapshot.type(name)) for name in columns):
         return None
     try:
         table = DeltaTable(local_path(snapshot.location) or "", version=snapshot.version)

@@ -1,0 +1,132 @@
+"""Duck: rows found and counted in the driver by DuckDB, where that takes less than Spark's planning alone.
+
+It compares whole values and computes nothing else: the rows of a large table that match keys at hand, and equal rows
+of a change feed summed up. Values of the types below are equal here exactly where they are equal in Spark; what else
+there is, and what DuckDB stumbles over, Spark does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import duckdb
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from trickle.engine.machine import cores
+from trickle.names import WEIGHT
+from trickle.store.delta_log import Snapshot
+from trickle.store.files import plain_paths
+from trickle.store.light import CHANGE_TYPE
+from trickle.store.types import is_compared, is_filed
+
+MOST_ROWS = 500_000
+"""More rows are not fetched: they would fill the driver, and computing with them is work enough for Spark."""
+
+NEAR_BYTES = 64 * 1024 * 1024
+"""A table up to this size is searched here even where a cluster could share the work."""
+
+_MOST_FILES = 256
+"""The footer of every file is read first."""
+
+_ARRIVALS = "('insert', 'update_postimage')"
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Wanted values, those of one row together: (column of the table, name of the values)."""
+
+    pairs: tuple[tuple[str, str], ...]
+    values: Mapping[str, pa.ChunkedArray]
+    null_safe: bool
+
+
+@dataclass
+class Duck:
+    """The one database of a session, which holds no data of its own."""
+
+    is_local: bool
+    """Whether Spark computes on this machine too, so that nobody could read faster."""
+    _database: duckdb.DuckDBPyConnection = field(
+        default_factory=lambda: duckdb.connect(config={"threads": cores(), "memory_limit": "1GB"})
+    )
+
+    def matching(self, snapshot: Snapshot, reads: Sequence[tuple[str, str]], keys: Keys) -> pa.Table | None:
+        """The rows of a table that match the keys, in (column, its name here); None where Spark has to search."""
+        paths = plain_paths(snapshot, _MOST_FILES) if self._may_search(snapshot, reads, keys) else []
+        if not paths:
+            return None
+        sources = [source for source, _ in reads]
+        equals = "IS NOT DISTINCT FROM" if keys.null_safe and _has_nulls(keys) else "="
+        wanted = {f"k{number}": keys.values[key] for number, (_, key) in enumerate(keys.pairs)}
+        compared = zip(_compared(reads, keys), wanted, strict=True)
+        matches = " AND ".join(f"t.{_quoted(column)} {equals} k.{key}" for column, key in compared)
+        found = self._query(
+            f"SELECT {_listed(sources)} FROM read_parquet([{', '.join(map(_literal, paths))}]) AS t "
+            f"SEMI JOIN k ON {matches} LIMIT {MOST_ROWS + 1}",
+            k=pa.table(wanted),
+        )
+        if found is None or found.num_rows > MOST_ROWS:
+            return None
+        schema = to_arrow_schema(snapshot.schema(sources))
+        return found.rename_columns(schema.names).cast(schema).rename_columns([name for _, name in reads])
+
+    def summed(self, feed: pa.Table, snapshot: Snapshot, columns: Sequence[str]) -> pa.Table | None:
+        """The rows of a change feed with their weights, equal ones together; None where Spark has to do it."""
+        if not all(is_compared(snapshot.type(name)) for name in columns):
+            return None
+        weight = f"sum(CASE WHEN {_quoted(CHANGE_TYPE)} IN {_ARRIVALS} THEN 1 ELSE -1 END)::BIGINT"
+        listed = f"{_listed(columns)}, {weight}" if columns else weight
+        groups = f"GROUP BY {', '.join(map(_quoted, columns))} " if columns else ""
+        found = self._query(f"SELECT {listed} AS w FROM feed {groups}HAVING {weight} <> 0", feed=feed)
+        if found is None:
+            return None
+        schema = to_arrow_schema(snapshot.schema(columns)).append(pa.field(WEIGHT, pa.int64()))
+        return found.rename_columns(schema.names).cast(schema)
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _query(self, text: str, **tables: pa.Table) -> pa.Table | None:
+        try:
+            with self._database.cursor() as cursor:
+                for name, table in tables.items():
+                    cursor.register(name, table)
+                return cursor.sql(text).to_arrow_table()
+        except duckdb.Error:  # whatever is wrong with a file, Spark says it better
+            return None
+
+    def _may_search(self, snapshot: Snapshot, reads: Sequence[tuple[str, str]], keys: Keys) -> bool:
+        if not (self.is_local or snapshot.size_in_bytes <= NEAR_BYTES):
+            return False
+        compared = _compared(reads, keys)
+        types = to_arrow_schema(snapshot.schema(compared)).types
+        return (
+            all(is_filed(snapshot.type(source)) for source, _ in reads)
+            and all(is_compared(snapshot.type(source)) for source in compared)
+            and all(keys.values[key].type == type_ for (_, key), type_ in zip(keys.pairs, types, strict=True))
+        )
+
+
+def _compared(reads: Iterable[tuple[str, str]], keys: Keys) -> list[str]:
+    """The columns that are compared, by their names in the files."""
+    sources = {name: source for source, name in reads}
+    return [sources[column] for column, _ in keys.pairs]
+
+
+def _has_nulls(keys: Keys) -> bool:
+    return any(values.null_count for values in keys.values.values())
+
+
+def _listed(columns: Sequence[str]) -> str:
+    """Columns under names of our own: DuckDB does not tell `a` from `A`."""
+    return ", ".join(f"{_quoted(name)} AS c{number}" for number, name in enumerate(columns))
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,22 @@
+"""Types, as the Delta log writes them, of which several readers and writers make the same."""
+
+from __future__ import annotations
+
+import re
+
+_COMPARED = re.compile(r"string|byte|short|integer|long|date|boolean|binary|decimal\(\d+,\d+\)")
+
+
+def is_compared(type_: object) -> bool:
+    """Whether two values are equal exactly where Spark calls them equal. Zeros and NaN of floats are not."""
+    return isinstance(type_, str) and _COMPARED.fullmatch(type_) is not None
+
+
+def is_fed(type_: object) -> bool:
+    """Whether values come the same through a change feed; timestamps may be INT96, which can be read in two ways."""
+    return is_compared(type_) or type_ in ("float", "double")
+
+
+def is_filed(type_: object) -> bool:
+    """Whether values come the same from a Parquet file."""
+    return is_fed(type_) or type_ in ("timestamp", "timestamp_ntz")
