@@ -9,6 +9,7 @@ from sqlglot import exp
 from trickle.algebra.expressions import Output, call, cast, column, passing
 from trickle.algebra.lower import Leaves, derived, lower, select
 from trickle.algebra.operator import Operator, require
+from trickle.algebra.prune import prune
 from trickle.names import HIDDEN, WEIGHT
 
 
@@ -35,3 +36,8 @@ def _(expand: Expand, leaves: Leaves) -> exp.Query:
     sign = cast(call("sign", column(WEIGHT)), "bigint")
     plain = tuple(name for name in expand.columns if name != WEIGHT)
     return select((*passing(plain), Output(WEIGHT, sign)), inner.subquery("t", copy=False))
+
+
+@prune.register
+def _(expand: Expand, needed: frozenset[str]) -> Operator:
+    return Expand(prune(expand.input, needed | {WEIGHT}))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from trickle.algebra.expressions import passing
 from trickle.algebra.lower import Leaves, lower, select
 from trickle.algebra.operator import Operator
+from trickle.algebra.prune import prune
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,3 +27,8 @@ class Reference(Operator):
 @lower.register
 def _(reference: Reference, leaves: Leaves) -> exp.Query:
     return select(passing(reference.names), leaves.step(reference.step))
+
+
+@prune.register
+def _(reference: Reference, needed: frozenset[str]) -> Operator:
+    return replace(reference, names=tuple(name for name in reference.names if name in needed))

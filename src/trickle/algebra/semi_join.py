@@ -12,6 +12,7 @@ from sqlglot import exp
 from trickle.algebra.expressions import all_of, passing
 from trickle.algebra.lower import Leaves, derived, lower, select
 from trickle.algebra.operator import Operator, require, require_known
+from trickle.algebra.prune import prune
 from trickle.algebra.restrict import Keys, restrict
 
 
@@ -87,3 +88,10 @@ def _is_by_all(restricted: Operator, keys: Keys) -> bool:
     while not isinstance(inner, SemiJoin) and len(inner.inputs) == 1:
         (inner,) = inner.inputs
     return isinstance(inner, SemiJoin) and inner.keys is keys.relation and len(inner.pairs) == len(keys.pairs)
+
+
+@prune.register(SemiJoin)
+@prune.register(Without)
+def _(join: SemiJoin | Without, needed: frozenset[str]) -> Operator:
+    mine, theirs = (frozenset(names) for names in zip(*join.pairs, strict=True))
+    return join.with_inputs((prune(join.input, needed | mine), prune(join.keys, theirs)))

@@ -153,7 +153,7 @@ def _steps(plan: RefreshPlan, program: Program) -> tuple[StepExplanation, ...]:
         key: replace(at, before=at.after - 1) if at.before == at.after and key != STORED else at
         for key, at in plan.versions.items()
     }
-    leaves = PinnedLeaves(versions, {step.name: step.name for step in program.steps})
+    leaves = PinnedLeaves(versions, {step.name: step.name for step in program.steps}.get)
     return tuple(
         StepExplanation(
             step.name,

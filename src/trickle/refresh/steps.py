@@ -15,25 +15,28 @@ from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from trickle.algebra.opaque import Opaque
-from trickle.algebra.operator import Operator, walk
+from trickle.algebra.operator import Operator, rewrite, walk
 from trickle.algebra.program import Program, Step, StepKind
+from trickle.algebra.project import Project, exactly
+from trickle.algebra.prune import prune
 from trickle.algebra.reference import Reference
 from trickle.algebra.scan import Reading, Scan
 from trickle.algebra.semi_join import SemiJoin
 from trickle.algebra.storage import STORED
 from trickle.engine.machine import cores
-from trickle.names import WEIGHT, quote
-from trickle.refresh.gather import AtHand, at_hand, narrowed
+from trickle.names import WEIGHT
+from trickle.refresh.gather import narrowed
+from trickle.refresh.plain import Types, plain_nodes
 from trickle.refresh.plan import RefreshPlan
 from trickle.store.delta_log import Snapshot
 from trickle.store.duck import MOST_ROWS, Duck, Keys
 from trickle.store.feeds import Feeds
 from trickle.store.files import Files
-from trickle.store.leaves import PinnedLeaves, changes, earlier, template
+from trickle.store.leaves import PinnedLeaves, changes, held, template
 from trickle.store.light import CHANGE_TYPE, is_light, read, read_changes, read_earlier
 from trickle.store.workspace import Kept, Workspace
 
@@ -84,13 +87,12 @@ class Steps:
         self._plan = plan
         self._workspace = workspace
         self._refresh_id = refresh_id
-        self._views: dict[str, str] = {}
-        self._sizes: dict[str, int] = {}
-        """View that is computed where it is used → the characters of SQL that this comes to."""
-        self._far: set[str] = set()
-        """Views of more rows than are held here."""
-        self._at_hand: dict[str, pa.Table | Operator] = {}
-        """Step → its rows, or what computes them from those of others."""
+        self._kept: dict[str, Kept] = {}
+        """What is held, by the name under which `leaves` looks for it."""
+        self._inlined: dict[str, Operator] = {}
+        """Step that is computed wherever it is used → how."""
+        self._feeds: dict[str, str] = {}
+        """Change feed that several stream tables share → its view."""
 
     def read_feeds(self, program: Program) -> dict[str, Kept]:
         """The changes of every source. They may turn out to be none, and then another program is the one to run."""
@@ -101,91 +103,140 @@ class Steps:
         window = next(window for window in self._plan.windows if window.key == step.table)
         source, columns = self._plan.pins[step.table], [name for name in step.operator.columns if name != WEIGHT]
         rows = read_changes(source, window.before, columns) if window.rows_changed <= MOST_ROWS else None
-        summed = self._resources.duck.summed(rows, source, columns) if rows is not None else None
+        if rows is None:
+            versions = self._plan.versions[step.table]
+            shared = self._resources.feeds.view(versions, window.rows_changed, columns, source.fields)
+            if shared:
+                self._feeds[changes(step.table)] = shared
+            return self.keep(self.frame(step.operator), f"feed_{step.name}")
+        summed = self._resources.duck.summed(rows, source, columns)
         if summed is not None:
             return self._workspace.keep_local(summed, source.schema(columns).add(WEIGHT, LongType()), step.name)
-        if rows is not None:
-            schema = source.schema(columns).add(CHANGE_TYPE, "string")
-            view: str | None = self._workspace.keep_local(rows.select(schema.names), schema, f"log_{step.name}").view
-        else:
-            versions = self._plan.versions[step.table]
-            view = self._resources.feeds.view(versions, window.rows_changed, columns, source.fields)
-        if view:
-            self._views[changes(step.table)] = view
+        schema = source.schema(columns).add(CHANGE_TYPE, StringType())
+        self.use(changes(step.table), self._workspace.keep_local(rows.select(schema.names), schema, f"log_{step.name}"))
         return self.keep(self.frame(step.operator), f"feed_{step.name}")
 
     def gather(self, program: Program, feeds: Mapping[str, Kept]) -> DataFrame:
         """Runs every step but the last, whose result is computed where it is applied."""
-        small = self._gather_small(program)
+        self._read_small(program)
         for step in program.steps[:-1]:
             if step.kind is StepKind.CHANGES:
                 self.use(step.name, feeds[step.table])
         others = [step for step in program.steps[:-1] if step.kind is not StepKind.CHANGES]
-        self._at_once({step.name: partial(self._run_step, step, small) for step in others}, _needs(others))
-        return self.frame(program.result.operator)
+        self._at_once({step.name: partial(self._run_step, step) for step in others}, _needs(others))
+        return self.frame(self._nearer(program.result.operator))
 
-    def _run_step(self, step: Step, small: set[str]) -> None:
+    def _run_step(self, step: Step) -> None:
         """Over rows at hand a short step is computed where it is used, all others once."""
-        if step.kind is StepKind.GATHER and step.table not in small:
+        if step.kind is StepKind.GATHER and step.table not in self._kept:
             self.use(step.name, self._gathered(step))
             return
-        text = self._text(step.operator)
-        frame = self._workspace.sql(text)
-        size = len(text) + sum(text.count(quote(view)) * size for view, size in list(self._sizes.items()))
-        if size > INLINED or any(self._is_far(node, small) for node in walk(step.operator)):
-            self.use(step.name, self.keep(frame, step.name))
-            return
-        view = self._workspace.name(frame, step.name)
-        self._sizes[view] = size
-        self._at_hand[step.name] = step.operator
-        self._views[step.name] = view
+        node = self._nearer(step.operator)
+        if isinstance(node, Reference):
+            self.use(step.name, self._kept[node.step])
+        elif any(self._is_far(leaf) for leaf in walk(node)) or len(self._text(node)) > INLINED:
+            self.use(step.name, self.keep(self.frame(node), step.name))
+        else:
+            self._inlined[step.name] = node
 
     def _gathered(self, step: Step) -> Kept:
         """The rows of a large table that match the keys; without keys nothing is read."""
         gather = step.operator
         assert isinstance(gather, SemiJoin)
-        keys = at_hand(gather, self._at_hand)
-        if keys is None:
+        wanted = frozenset(key for _, key in gather.pairs)
+        keys = self._nearer(prune(self._with_inlined(gather.keys), wanted), even_if_trivial=True)
+        if not isinstance(keys, Reference):
             name = f"{step.name}_keys"
-            self.use(name, self.keep(self.frame(gather.keys), name))
-            gather = replace(gather, keys=Reference(name, gather.keys.columns))
-            keys = at_hand(gather, self._at_hand)
-        found = self._found(f"{step.name}_found", gather, keys) if keys else None
-        if found is None:
-            gather = narrowed(gather, keys.values) if keys else gather
+            self.use(name, self.keep(self.frame(keys), name))
+            keys = Reference(name, keys.columns)
+        gather = replace(gather, keys=keys)
+        values = self._kept[keys.step].local
+        if values is None:
             return self.keep(self.frame(gather), step.name)
-        if keys and keys.is_exact:
-            return found
-        self.use(f"{step.name}_found", found)
-        gather = replace(gather, input=Reference(f"{step.name}_found", gather.input.columns))
-        return self.keep(self.frame(gather), step.name)
+        found = self._found(step.name, gather, values)
+        return found or self.keep(self.frame(narrowed(gather, values)), step.name)
 
-    def _found(self, name: str, gather: SemiJoin, keys: AtHand) -> Kept | None:
+    def _found(self, name: str, gather: SemiJoin, values: pa.Table) -> Kept | None:
         """The rows that match keys at hand, where they can be found without Spark."""
         scan = gather.input
         assert isinstance(scan, Scan)
         snapshot = self._snapshot(scan.table)
         if snapshot is None:
             return None
+        fields = snapshot.schema(source for source, _ in scan.reads)
         schema = StructType(
-            [
-                StructField(name, field.dataType, field.nullable)
-                for (_, name), field in zip(
-                    scan.reads, snapshot.schema(source for source, _ in scan.reads), strict=True
-                )
-            ]
+            [StructField(name, field.dataType) for (_, name), field in zip(scan.reads, fields, strict=True)]
         )
-        rows: pa.Table | None = to_arrow_schema(schema).empty_table()
-        if any(map(len, keys.values.values())):
-            wanted = Keys(gather.pairs, keys.values, gather.null_safe)
-            rows = self._resources.duck.matching(snapshot, scan.reads, wanted)
-        return None if rows is None else self._workspace.keep_local(rows, schema, name)
+        if not values.num_rows:
+            return self._workspace.keep_local(to_arrow_schema(schema).empty_table(), schema, name)
+        rows = self._resources.duck.matching(snapshot, scan.reads, Keys(gather.pairs, values, gather.null_safe))
+        return self._workspace.keep_local(rows, schema, name) if rows is not None else None
 
-    def use(self, step: str, kept: Kept) -> None:
-        """What a step refers to by this name."""
-        self._views[step] = kept.view
-        if kept.local is not None:
-            self._at_hand[step] = kept.local
+    # Rows at hand
+
+    def _nearer(self, root: Operator, *, even_if_trivial: bool = False) -> Operator:
+        """The tree with each plain part of it over rows at hand replaced by what it comes to."""
+        tree = self._with_inlined(root)
+        plain = plain_nodes(tree, self._types_at_hand)
+
+        def replaced(node: Operator) -> Operator:
+            if node in plain and (not _is_trivial(node) or (even_if_trivial and node is tree)):
+                found = self._computed(node, plain[node])
+                if found:
+                    return found
+            return node.with_inputs(tuple(replaced(child) for child in node.inputs))
+
+        return replaced(tree)
+
+    def _computed(self, node: Operator, types: Types) -> Reference | None:
+        if isinstance(node, Reference):
+            return node
+        rows = self._resources.duck.computed(node, self._rows, pa.schema(list(types.items())))
+        if rows is None:
+            return None
+        # The same tree has the same name in every refresh, so what is written above it stays the same too.
+        name = f"near_{node.digest}"
+        self.use(name, self._workspace.keep_local(rows, from_arrow_schema(rows.schema), name))
+        return Reference(name, node.columns)
+
+    def _rows(self, name: str) -> pa.Table:
+        rows = self._kept[name].local
+        assert rows is not None
+        return rows
+
+    def _types_at_hand(self, leaf: Scan | Reference) -> Types | None:
+        kept = self._held(leaf)
+        if kept is None or kept.local is None:
+            return None
+        reads = leaf.reads if isinstance(leaf, Scan) else [(name, name) for name in leaf.names]
+        return {name: kept.local.schema.field(source).type for source, name in reads}
+
+    def _held(self, leaf: Scan | Reference) -> Kept | None:
+        return self._kept.get(held(leaf.table, leaf.reading) if isinstance(leaf, Scan) else leaf.step)
+
+    def _with_inlined(self, root: Operator) -> Operator:
+        if not self._inlined:
+            return root
+
+        def put(node: Operator) -> Operator:
+            if isinstance(node, Reference) and node.step in self._inlined:
+                return exactly(self._inlined[node.step], node.columns)
+            return node
+
+        return rewrite(root, put)
+
+    def use(self, name: str, kept: Kept) -> None:
+        """What leaves of this name are from now on."""
+        self._kept[name] = kept
+
+    def _is_far(self, leaf: Operator) -> bool:
+        """Whether a leaf has to be read, rather than being at hand."""
+        if isinstance(leaf, Scan | Reference):
+            kept = self._held(leaf)
+            return kept is None or kept.local is None
+        return isinstance(leaf, Opaque)
+
+    # Spark
 
     def _at_once(
         self, tasks: Mapping[str, Callable[[], T]], needs: Mapping[str, Collection[str]] = MappingProxyType({})
@@ -205,54 +256,49 @@ class Steps:
         wait(running.values())
         return {name: future.result() for name, future in running.items()}
 
-    def _is_far(self, node: Operator, small: set[str]) -> bool:
-        """Whether a leaf has to be read, rather than being at hand."""
-        if isinstance(node, Reference):
-            return self._views[node.step] in self._far
-        return isinstance(node, Opaque) or (isinstance(node, Scan) and node.table not in small)
-
     def keep(self, frame: DataFrame, step: str, *, is_large: bool = False) -> Kept:
         """The frame evaluated, and a note of whether it was large, which is more than a guess the next time."""
         place = self._plan.stream_table.id, step
         kept = self._workspace.keep(frame, step, is_large=is_large or place in self._resources.large)
-        if kept.local is None:
-            self._far.add(kept.view)
         if self._workspace.is_few(kept.rows):
             self._resources.large.discard(place)
         else:
             self._resources.large.add(place)
         return kept
 
-    def _gather_small(self, program: Program) -> set[str]:
-        """Reads each small table once, whole, in the columns this program uses; where it must, as it was before too.
+    def frame(self, node: Operator) -> DataFrame:
+        return self._workspace.sql(self._text(node))
 
-        Large ones are not read yet, only named.
-        """
+    def _text(self, node: Operator) -> str:
+        return template(node).filled(PinnedLeaves(self._plan.versions, self._view))
+
+    def _view(self, name: str) -> str | None:
+        """The view in which Spark finds what is held under a name; None where it reads the Delta table itself."""
+        if name in self._kept:
+            return self._kept[name].view
+        snapshot = self._snapshot(name)
+        if snapshot and not is_light(snapshot):
+            return self._resources.files.view(snapshot)
+        return self._feeds.get(name)
+
+    def _read_small(self, program: Program) -> None:
+        """Reads each small table once, whole, in the columns this program uses; where it must, as it was before too."""
         columns: dict[tuple[str, Reading], dict[str, None]] = {}
         for step in program.steps:
             for node in walk(step.operator):
                 for table, reading, names in self._readings(node):
                     columns.setdefault((table, reading), {}).update(dict.fromkeys(names))
-        small: set[str] = set()
         for number, ((table, reading), names) in enumerate(columns.items(), start=1):
             snapshot = self._snapshot(table)
-            if snapshot is None:
-                continue
-            if not is_light(snapshot):
-                view = self._resources.files.view(snapshot) if reading is Reading.AFTER else None
-                if view:
-                    self._views[table] = view
+            if snapshot is None or not is_light(snapshot):
                 continue
             if reading is Reading.AFTER:
                 rows = read(snapshot, list(names))
-                small.add(table)
             else:
                 rows = read_earlier(snapshot, self._plan.versions[table].before, list(names))
-            if rows is None:
-                continue  # Spark will find the history gone, and say so
-            view = self._workspace.keep_local(rows, snapshot.schema(rows.column_names), f"source_{number}").view
-            self._views[table if reading is Reading.AFTER else earlier(table)] = view
-        return small
+            if rows is not None:  # else Spark will find the history gone, and say so
+                schema = snapshot.schema(rows.column_names)
+                self.use(held(table, reading), self._workspace.keep_local(rows, schema, f"source_{number}"))
 
     def _readings(self, node: Operator) -> Iterator[tuple[str, Reading, Iterable[str]]]:
         """What a node reads: table, moment, columns. An opaque query may read any column of its sources."""
@@ -264,13 +310,14 @@ class Steps:
                 yield table, reading, self._plan.pins[table].fields
 
     def _snapshot(self, table: str) -> Snapshot | None:
-        return self._plan.stored if table == STORED else self._plan.pins[table]
+        return self._plan.stored if table == STORED else self._plan.pins.get(table)
 
-    def frame(self, node: Operator) -> DataFrame:
-        return self._workspace.sql(self._text(node))
 
-    def _text(self, node: Operator) -> str:
-        return template(node).filled(PinnedLeaves(self._plan.versions, self._views))
+def _is_trivial(node: Operator) -> bool:
+    """Whether Spark reads a node as easily as its rows."""
+    while isinstance(node, Project):
+        node = node.input
+    return isinstance(node, Scan | Reference)
 
 
 def _needs(steps: Iterable[Step]) -> dict[str, set[str]]:

@@ -1,23 +1,25 @@
-"""Duck: rows found and counted in the driver by DuckDB, where that takes less than Spark's planning alone.
+"""Duck: rows found, joined and counted in the driver by DuckDB, where that takes less than Spark's planning alone.
 
-It compares whole values and computes nothing else: the rows of a large table that match keys at hand, and equal rows
-of a change feed summed up. Values of the types below are equal here exactly where they are equal in Spark; what else
-there is, and what DuckDB stumbles over, Spark does.
+It passes values on, compares them, and computes nothing else: the rows of a large table that match keys at hand, the
+equal rows of a change feed summed up, and plain trees over rows at hand. Values of the types it is given are equal here
+exactly where they are equal in Spark; everything else, and what DuckDB stumbles over, Spark does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import duckdb
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from trickle.algebra.operator import Operator
 from trickle.engine.machine import cores
 from trickle.names import WEIGHT
 from trickle.store.delta_log import Snapshot
 from trickle.store.files import plain_paths
+from trickle.store.leaves import template
 from trickle.store.light import CHANGE_TYPE
 from trickle.store.types import is_compared, is_filed
 
@@ -38,7 +40,7 @@ class Keys:
     """Wanted values, those of one row together: (column of the table, name of the values)."""
 
     pairs: tuple[tuple[str, str], ...]
-    values: Mapping[str, pa.ChunkedArray]
+    values: pa.Table
     null_safe: bool
 
 
@@ -59,7 +61,7 @@ class Duck:
             return None
         sources = [source for source, _ in reads]
         equals = "IS NOT DISTINCT FROM" if keys.null_safe and _has_nulls(keys) else "="
-        wanted = {f"k{number}": keys.values[key] for number, (_, key) in enumerate(keys.pairs)}
+        wanted = {f"k{number}": keys.values.column(key) for number, (_, key) in enumerate(keys.pairs)}
         compared = zip(_compared(reads, keys), wanted, strict=True)
         matches = " AND ".join(f"t.{_quoted(column)} {equals} k.{key}" for column, key in compared)
         found = self._query(
@@ -85,6 +87,20 @@ class Duck:
         schema = to_arrow_schema(snapshot.schema(columns)).append(pa.field(WEIGHT, pa.int64()))
         return found.rename_columns(schema.names).cast(schema)
 
+    def computed(self, node: Operator, rows: Callable[[str], pa.Table], schema: pa.Schema) -> pa.Table | None:
+        """The rows of a plain tree over rows at hand; None where Spark has to compute them."""
+        text = template(node, "duckdb")
+        # DuckDB's sums have more digits than Spark's.
+        listed = ", ".join(
+            f"{_quoted(name)}::BIGINT" if type_ == pa.int64() else _quoted(name)
+            for name, type_ in zip(schema.names, schema.types, strict=True)
+        )
+        tables = {name: rows(leaf) for name, leaf in text.tables().items()}
+        found = self._query(f"SELECT {listed} FROM ({text.text}) AS t LIMIT {MOST_ROWS + 1}", **tables)
+        if found is None or found.num_rows > MOST_ROWS:
+            return None
+        return found.rename_columns(schema.names).cast(schema)
+
     def close(self) -> None:
         self._database.close()
 
@@ -105,7 +121,9 @@ class Duck:
         return (
             all(is_filed(snapshot.type(source)) for source, _ in reads)
             and all(is_compared(snapshot.type(source)) for source in compared)
-            and all(keys.values[key].type == type_ for (_, key), type_ in zip(keys.pairs, types, strict=True))
+            and all(
+                keys.values.schema.field(key).type == type_ for (_, key), type_ in zip(keys.pairs, types, strict=True)
+            )
         )
 
 
@@ -116,7 +134,7 @@ def _compared(reads: Iterable[tuple[str, str]], keys: Keys) -> list[str]:
 
 
 def _has_nulls(keys: Keys) -> bool:
-    return any(values.null_count for values in keys.values.values())
+    return any(values.null_count for values in keys.values.columns)
 
 
 def _listed(columns: Sequence[str]) -> str:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.dialect import DialectType
 
 from trickle.algebra.lower import Leaves, lower
 from trickle.algebra.operator import Operator
@@ -70,21 +71,22 @@ class PinnedLeaves:
     """Sources at the versions of one refresh."""
 
     sources: Mapping[str, Versions]
-    views: Mapping[str, str]
-    """Source (after), its `earlier` name (before), its `changes`, or a step → temporary view that already holds it."""
+    view: Callable[[str], str | None]
+    """The temporary view of what is `held` under a name: of every step, and of sources that need not be read again."""
 
     def source(self, table: str, reading: str) -> exp.Expr:
-        versions = self.sources[table]
+        versions, view = self.sources[table], self.view(held(table, reading))
         if reading == Reading.DELTA:
-            held = self.views.get(changes(table))
-            return _changes(quote(held) if held else change_feed(versions))
-        held = table if reading == Reading.AFTER else earlier(table)
-        if held in self.views:
-            return _view(self.views[held])
+            return _changes(quote(view) if view else change_feed(versions))
+        if view:
+            return _view(view)
         return delta_table(versions.location, versions.after if reading == Reading.AFTER else versions.before)
 
     def step(self, name: str) -> exp.Expr:
-        return _view(self.views[name])
+        view = self.view(name)
+        if view is None:
+            raise InternalError("no-step", f"step {name} has not been computed")
+        return _view(view)
 
 
 _PLACE = f"{HIDDEN}place_{uuid.uuid4().hex}_"
@@ -102,12 +104,18 @@ class Template:
     """A source and its reading, or a step and None."""
 
     def filled(self, leaves: Leaves) -> str:
+        """The text for Spark, with the leaves in their places."""
+
         def read(place: re.Match[str]) -> str:
             name, reading = self.places[int(place[1])]
             leaf = leaves.step(name) if reading is None else leaves.source(name, reading)
             return leaf.sql(dialect=SparkSql)
 
         return _PLACES.sub(read, self.text)
+
+    def tables(self) -> dict[str, str]:
+        """The table name that the text reads in each place → the name under which its rows are held."""
+        return {f"{_PLACE}{number}": held(*place) for number, place in enumerate(self.places)}
 
 
 @dataclass
@@ -128,10 +136,20 @@ class _Places:
 
 
 @lru_cache(maxsize=4_000)
-def template(node: Operator) -> Template:
+def template(node: Operator, dialect: DialectType = SparkSql) -> Template:
     places = _Places()
-    text = lower(node, places).sql(dialect=SparkSql)
+    text = lower(node, places).sql(dialect=dialect)
     return Template(text, tuple(places.found))
+
+
+def held(name: str, reading: str | None) -> str:
+    """The name under which the rows of a source or a step are held."""
+    match reading:
+        case Reading.BEFORE:
+            return earlier(name)
+        case Reading.DELTA:
+            return changes(name)
+    return name
 
 
 def earlier(table: str) -> str:

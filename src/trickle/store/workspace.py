@@ -6,8 +6,9 @@ Larger ones stay on the cluster. Nothing outlives the refresh.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from tempfile import TemporaryDirectory
+from threading import Lock
 from types import TracebackType
 from typing import Self
 
@@ -35,14 +36,29 @@ def is_local(session: SparkSession) -> bool:
     return str(session.sparkContext.master).startswith("local")
 
 
-@dataclass(frozen=True)
 class Kept:
-    """A result that stays readable until the refresh ends."""
+    """A result that stays readable until the refresh ends. Rows that are here go to Spark when it first asks."""
 
-    view: str
-    frame: DataFrame
-    rows: int
-    local: pa.Table | None
+    def __init__(self, rows: int, local: pa.Table | None, evaluated: Callable[[], tuple[DataFrame, str]]) -> None:
+        self.rows = rows
+        self.local = local
+        self._evaluated = evaluated
+        self._in_spark: tuple[DataFrame, str] | None = None
+        self._lock = Lock()
+
+    @property
+    def frame(self) -> DataFrame:
+        return self._frame_and_view()[0]
+
+    @property
+    def view(self) -> str:
+        return self._frame_and_view()[1]
+
+    def _frame_and_view(self) -> tuple[DataFrame, str]:
+        with self._lock:
+            if self._in_spark is None:
+                self._in_spark = self._evaluated()
+            return self._in_spark
 
 
 class Workspace:
@@ -87,10 +103,14 @@ class Workspace:
         same = rows if rows.schema == wanted else rows.cast(wanted)
         if not rows.num_rows:
             same = wanted.empty_table()  # PySpark 4.1 cannot take a table of no chunks, which an empty read is
-        local = self._filed(same, schema, step) if self._may_file(same, schema) else self._handed(same, schema)
-        return Kept(self.name(local, step), local, rows.num_rows, same)
+        return Kept(same.num_rows, same, lambda: self._named(self._handed(same, schema, step), step))
 
-    def _handed(self, rows: pa.Table, schema: StructType) -> DataFrame:
+    def _named(self, frame: DataFrame, step: str) -> tuple[DataFrame, str]:
+        return frame, self.name(frame, step)
+
+    def _handed(self, rows: pa.Table, schema: StructType, step: str) -> DataFrame:
+        if self._may_file(rows, schema):
+            return self._filed(rows, schema, step)
         return self.session.createDataFrame(rows, schema).coalesce(1)
 
     def _may_file(self, rows: pa.Table, schema: StructType) -> bool:
@@ -115,4 +135,4 @@ class Workspace:
                 return self.keep_local(head, frame.schema, step)
         persisted = frame.persist()
         self._persisted.append(persisted)
-        return Kept(self.name(persisted, step), persisted, persisted.count(), None)
+        return Kept(persisted.count(), None, lambda: self._named(persisted, step))
