@@ -34,8 +34,12 @@ Leaf = Callable[[Scan | Reference], Types | None]
 """The columns of a leaf; None where its rows are not at hand."""
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_DAY_OF_EVERY_MONTH = re.compile(r"\d{4}-\d{2}-(?:[01]\d|2[0-8])")
 _PLAIN_TEXT = re.compile(r"[^\\']*")
+_FRACTION = re.compile(r"(\d{0,9})\.(\d{1,9})")
 _LARGEST_INT = 2**31 - 1
+
+_MOST_DIGITS = 38
 
 _PASSED = (
     pa.types.is_signed_integer,
@@ -134,6 +138,10 @@ def _type(expression: Expression, types: Types) -> pa.DataType | None:
         case exp.Cast():
             is_date = expression.to.this == exp.DType.DATE and expression.this.is_string
             return pa.date32() if is_date and _DATE.fullmatch(expression.this.name) else None
+        case exp.Add() | exp.Sub():
+            return pa.date32() if _is_later_day(expression, parts[0]) else None
+        case exp.Like():
+            return pa.bool_() if parts == [pa.string(), pa.string()] and _is_part(expression.expression) else None
         case exp.And() | exp.Or() | exp.Not():
             return pa.bool_() if set(parts) == {pa.bool_()} else None
         case exp.Is() if isinstance(expression.expression, exp.Null):
@@ -144,8 +152,15 @@ def _type(expression: Expression, types: Types) -> pa.DataType | None:
             return pa.bool_() if all(_are_comparable(parts[0], part) for part in parts[1:]) else None
         case exp.Neg() | exp.Mul():
             return _number_type(parts)
+        case exp.Substring():
+            is_counted = parts == [pa.string(), pa.int32(), pa.int32()] and expression.args["start"].name != "0"
+            return pa.string() if is_counted else None
         case exp.Sum():
             return pa.int64() if parts[0] in (pa.int32(), pa.int64()) else None
+        case exp.Min() | exp.Max() if len(parts) == 1 and parts[0] is not None and _has_equality(parts[0]):
+            return parts[0]
+        case exp.Count():
+            return pa.int64() if parts[0] is not None or isinstance(expression.this, exp.Star) else None
     if isinstance(expression, _COMPARISONS):
         return pa.bool_() if _are_comparable(parts[0], parts[1]) else None
     return None
@@ -154,7 +169,25 @@ def _type(expression: Expression, types: Types) -> pa.DataType | None:
 def _literal_type(literal: exp.Literal) -> pa.DataType | None:
     if literal.is_string:
         return pa.string() if _PLAIN_TEXT.fullmatch(literal.name) else None
-    return pa.int32() if literal.is_int and int(literal.name) <= _LARGEST_INT else None
+    if literal.is_int:
+        return pa.int32() if int(literal.name) <= _LARGEST_INT else None
+    fraction = _FRACTION.fullmatch(literal.name)
+    return pa.decimal128(len(fraction[1]) + len(fraction[2]), len(fraction[2])) if fraction else None
+
+
+def _is_later_day(sum_: exp.Binary, day: pa.DataType | None) -> bool:
+    """A day that is written, and an interval of whole days, months or years."""
+    first, interval = sum_.this, sum_.expression
+    if day != pa.date32() or not isinstance(first, exp.Cast) or not isinstance(interval, exp.Interval):
+        return False
+    unit = interval.args.get("unit")
+    is_whole = unit is not None and unit.name.upper().removesuffix("S") in ("DAY", "MONTH", "YEAR")
+    return bool(is_whole and interval.this.name.isdecimal() and _DAY_OF_EVERY_MONTH.fullmatch(first.this.name))
+
+
+def _is_part(pattern: Expression) -> bool:
+    """Whether LIKE just looks for text: a single character is one of different things, and may be escaped."""
+    return isinstance(pattern, exp.Literal) and "_" not in pattern.name
 
 
 def _number_type(parts: list[pa.DataType | None]) -> pa.DataType | None:
@@ -167,7 +200,22 @@ def _number_type(parts: list[pa.DataType | None]) -> pa.DataType | None:
 def _are_comparable(one: pa.DataType | None, other: pa.DataType | None) -> bool:
     if one is None or other is None or not _has_equality(one):
         return False
-    return bool(one == other or (pa.types.is_signed_integer(one) and pa.types.is_signed_integer(other)))
+    return bool(one == other) or _are_numbers(one, other)
+
+
+def _are_numbers(one: pa.DataType, other: pa.DataType) -> bool:
+    """Integers and decimals that a decimal has room for both of."""
+    digits, more = _digits(one), _digits(other)
+    if digits is None or more is None:
+        return False
+    return max(digits[0], more[0]) + max(digits[1], more[1]) <= _MOST_DIGITS
+
+
+def _digits(type_: pa.DataType) -> tuple[int, int] | None:
+    """How many digits a number has before the point and behind it."""
+    if pa.types.is_signed_integer(type_):
+        return 19, 0
+    return (type_.precision - type_.scale, type_.scale) if pa.types.is_decimal128(type_) else None
 
 
 def _is_passed(type_: pa.DataType | None) -> bool:

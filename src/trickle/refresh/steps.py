@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from trickle.algebra.filter import Filter
 from trickle.algebra.opaque import Opaque
 from trickle.algebra.operator import Operator, rewrite, walk
 from trickle.algebra.program import Program, Step, StepKind
@@ -33,11 +34,12 @@ from trickle.refresh.gather import narrowed
 from trickle.refresh.plain import Types, plain_nodes
 from trickle.refresh.plan import RefreshPlan
 from trickle.store.delta_log import Snapshot
-from trickle.store.duck import MOST_ROWS, Duck, Keys
+from trickle.store.duck import MOST_ROWS, Duck, Keys, Leaf
 from trickle.store.feeds import Feeds
 from trickle.store.files import Files
 from trickle.store.leaves import PinnedLeaves, changes, held, template
 from trickle.store.light import CHANGE_TYPE, is_light, read, read_changes, read_earlier
+from trickle.store.types import is_fed
 from trickle.store.workspace import Kept, Workspace
 
 T = TypeVar("T")
@@ -180,7 +182,7 @@ class Steps:
         plain = plain_nodes(tree, self._types_at_hand)
 
         def replaced(node: Operator) -> Operator:
-            if node in plain and (not _is_trivial(node) or (even_if_trivial and node is tree)):
+            if node in plain and (not self._is_trivial(node) or (even_if_trivial and node is tree)):
                 found = self._computed(node, plain[node])
                 if found:
                     return found
@@ -191,7 +193,7 @@ class Steps:
     def _computed(self, node: Operator, types: Types) -> Reference | None:
         if isinstance(node, Reference):
             return node
-        rows = self._resources.duck.computed(node, self._rows, pa.schema(list(types.items())))
+        rows = self._resources.duck.computed(node, self._leaf, pa.schema(list(types.items())))
         if rows is None:
             return None
         # The same tree has the same name in every refresh, so what is written above it stays the same too.
@@ -199,20 +201,41 @@ class Steps:
         self.use(name, self._workspace.keep_local(rows, from_arrow_schema(rows.schema), name))
         return Reference(name, node.columns)
 
-    def _rows(self, name: str) -> pa.Table:
-        rows = self._kept[name].local
-        assert rows is not None
-        return rows
+    def _leaf(self, name: str) -> Leaf:
+        kept = self._kept.get(name)
+        if kept is not None and kept.local is not None:
+            return kept.local
+        return self._resources.duck.files(self._plan.pins[name])
 
     def _types_at_hand(self, leaf: Scan | Reference) -> Types | None:
         kept = self._held(leaf)
+        reads = leaf.reads if isinstance(leaf, Scan) else [(name, name) for name in leaf.names]
+        if kept is None and isinstance(leaf, Scan):
+            return self._types_in_files(leaf)
         if kept is None or kept.local is None:
             return None
-        reads = leaf.reads if isinstance(leaf, Scan) else [(name, name) for name in leaf.names]
         return {name: kept.local.schema.field(source).type for source, name in reads}
+
+    def _types_in_files(self, scan: Scan) -> Types | None:
+        snapshot = self._plan.pins.get(scan.table)
+        if snapshot is None or scan.reading is not Reading.AFTER or not self._resources.duck.files(snapshot):
+            return None
+        reads = [(source, name) for source, name in scan.reads if is_fed(snapshot.type(source))]
+        types = to_arrow_schema(snapshot.schema(source for source, _ in reads)).types
+        return {name: type_ for (_, name), type_ in zip(reads, types, strict=True)}
 
     def _held(self, leaf: Scan | Reference) -> Kept | None:
         return self._kept.get(held(leaf.table, leaf.reading) if isinstance(leaf, Scan) else leaf.step)
+
+    def _is_trivial(self, node: Operator) -> bool:
+        """Whether Spark reads a node as easily as what it is made of: renamed rows, and files row by row."""
+        while isinstance(node, Project):
+            node = node.input
+        if isinstance(node, Scan | Reference):
+            return True
+        while isinstance(node, Project | Filter):
+            node = node.input
+        return isinstance(node, Scan) and self._is_far(node)
 
     def _with_inlined(self, root: Operator) -> Operator:
         if not self._inlined:
@@ -311,13 +334,6 @@ class Steps:
 
     def _snapshot(self, table: str) -> Snapshot | None:
         return self._plan.stored if table == STORED else self._plan.pins.get(table)
-
-
-def _is_trivial(node: Operator) -> bool:
-    """Whether Spark reads a node as easily as its rows."""
-    while isinstance(node, Project):
-        node = node.input
-    return isinstance(node, Scan | Reference)
 
 
 def _needs(steps: Iterable[Step]) -> dict[str, set[str]]:

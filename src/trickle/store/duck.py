@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import duckdb
 import pyarrow as pa
@@ -31,6 +32,9 @@ NEAR_BYTES = 64 * 1024 * 1024
 
 _MOST_FILES = 256
 """The footer of every file is read first."""
+
+Leaf: TypeAlias = "pa.Table | list[str]"
+"""Rows at hand, or the Parquet files of a table."""
 
 _ARRIVALS = "('insert', 'update_postimage')"
 
@@ -65,8 +69,7 @@ class Duck:
         compared = zip(_compared(reads, keys), wanted, strict=True)
         matches = " AND ".join(f"t.{_quoted(column)} {equals} k.{key}" for column, key in compared)
         found = self._query(
-            f"SELECT {_listed(sources)} FROM read_parquet([{', '.join(map(_literal, paths))}]) AS t "
-            f"SEMI JOIN k ON {matches} LIMIT {MOST_ROWS + 1}",
+            f"SELECT {_listed(sources)} FROM {_parquet(paths)} AS t SEMI JOIN k ON {matches} LIMIT {MOST_ROWS + 1}",
             k=pa.table(wanted),
         )
         if found is None or found.num_rows > MOST_ROWS:
@@ -87,15 +90,19 @@ class Duck:
         schema = to_arrow_schema(snapshot.schema(columns)).append(pa.field(WEIGHT, pa.int64()))
         return found.rename_columns(schema.names).cast(schema)
 
-    def computed(self, node: Operator, rows: Callable[[str], pa.Table], schema: pa.Schema) -> pa.Table | None:
-        """The rows of a plain tree over rows at hand; None where Spark has to compute them."""
+    def files(self, snapshot: Snapshot) -> list[str]:
+        """The files of a table that is read whole as soon as Spark would have planned to; none of any other."""
+        return plain_paths(snapshot, _MOST_FILES) if snapshot.size_in_bytes <= NEAR_BYTES else []
+
+    def computed(self, node: Operator, leaf: Callable[[str], Leaf], schema: pa.Schema) -> pa.Table | None:
+        """The rows of a plain tree; None where Spark has to compute them."""
         text = template(node, "duckdb")
         # DuckDB's sums have more digits than Spark's.
         listed = ", ".join(
             f"{_quoted(name)}::BIGINT" if type_ == pa.int64() else _quoted(name)
             for name, type_ in zip(schema.names, schema.types, strict=True)
         )
-        tables = {name: rows(leaf) for name, leaf in text.tables().items()}
+        tables = {name: leaf(held) for name, held in text.tables().items()}
         found = self._query(f"SELECT {listed} FROM ({text.text}) AS t LIMIT {MOST_ROWS + 1}", **tables)
         if found is None or found.num_rows > MOST_ROWS:
             return None
@@ -104,11 +111,14 @@ class Duck:
     def close(self) -> None:
         self._database.close()
 
-    def _query(self, text: str, **tables: pa.Table) -> pa.Table | None:
+    def _query(self, text: str, **tables: Leaf) -> pa.Table | None:
         try:
             with self._database.cursor() as cursor:
                 for name, table in tables.items():
-                    cursor.register(name, table)
+                    if isinstance(table, pa.Table):
+                        cursor.register(name, table)
+                    else:
+                        cursor.execute(f"CREATE TEMP VIEW {_quoted(name)} AS SELECT * FROM {_parquet(table)}")
                 return cursor.sql(text).to_arrow_table()
         except duckdb.Error:  # whatever is wrong with a file, Spark says it better
             return None
@@ -140,6 +150,10 @@ def _has_nulls(keys: Keys) -> bool:
 def _listed(columns: Sequence[str]) -> str:
     """Columns under names of our own: DuckDB does not tell `a` from `A`."""
     return ", ".join(f"{_quoted(name)} AS c{number}" for number, name in enumerate(columns))
+
+
+def _parquet(paths: Iterable[str]) -> str:
+    return f"read_parquet([{', '.join(map(_literal, paths))}])"
 
 
 def _quoted(name: str) -> str:
