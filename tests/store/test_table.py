@@ -35,7 +35,7 @@ COMMIT = CommitInfo(
 def rows(request: pytest.FixtureRequest, spark: SparkSession) -> MakeRows:
     def make(query: str) -> Rows:
         frame = spark.sql(query)
-        return Rows(frame, frame.toArrow() if request.param == "delta-rs" else None)
+        return Rows(lambda: frame, frame.toArrow() if request.param == "delta-rs" else None)
 
     return make
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import lit, monotonically_increasing_id
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from trickle.algebra.storage import Storage
 from trickle.errors import InternalError
 from trickle.names import HIDDEN, OP, REFRESH, ROW, VISIBLE, WEIGHT, quote, quote_all
 from trickle.store.delta_log import Snapshot
-from trickle.store.light import is_light, read
+from trickle.store.duck import Duck, Keys
 from trickle.store.table import CommitInfo, Rows, StorageTable, StoredCommit
 from trickle.store.workspace import Kept, Workspace
 
@@ -44,13 +48,25 @@ class Prepared:
         return table.merge(self.rows, self.identity, info)
 
 
-def prepare(
-    storage: Storage, change: DataFrame, stored: Snapshot, workspace: Workspace, sequence: int
-) -> Prepared | None:
+@dataclass(frozen=True)
+class Target:
+    """Where a change goes: what a stream table keeps, what is there now, and the number of this refresh."""
+
+    storage: Storage
+    stored: Snapshot
+    sequence: int
+
+
+Change: TypeAlias = "str | Kept"
+"""A change as the query that computes it, or as its rows."""
+
+
+def prepare(target: Target, change: Change, workspace: Workspace, duck: Duck) -> Prepared | None:
     """Computes a change and makes it ready; None where nothing changed after all."""
-    if storage.identity is None:
-        return _prepare_rows(storage, change, stored, workspace, sequence)
-    return _prepare_groups(storage, storage.identity, change, workspace)
+    if target.storage.identity is not None:
+        return _prepare_groups(target.storage, target.storage.identity, change, workspace)
+    rows = change if isinstance(change, Kept) else workspace.keep(workspace.sql(change), "change")
+    return _prepare_rows(target, rows, workspace, duck) if rows.rows else None
 
 
 def with_row_ids(frame: DataFrame, sequence: int) -> DataFrame:
@@ -59,9 +75,10 @@ def with_row_ids(frame: DataFrame, sequence: int) -> DataFrame:
 
 
 def _prepare_groups(
-    storage: Storage, identity: tuple[str, ...], change: DataFrame, workspace: Workspace
+    storage: Storage, identity: tuple[str, ...], change: Change, workspace: Workspace
 ) -> Prepared | None:
     """Groups have at most one old and one new row per key: the pair says what to do with it."""
+    source = quote(change.view) if isinstance(change, Kept) else f"({change})"
     weight, op = quote(WEIGHT), quote(OP)
     shown = quote(VISIBLE) if VISIBLE in storage.columns else "true"
     group = f"(PARTITION BY {quote_all(identity)})" if identity else "()"
@@ -74,7 +91,7 @@ def _prepare_groups(
                             WHEN MAX({weight}) OVER {group} < 0 THEN 'D' END AS {op},
                        {weight} > 0 AND {shown} AS {_IS},
                        COALESCE(MAX(CASE WHEN {weight} < 0 THEN {shown} END) OVER {group}, false) AS {_WAS}
-                FROM {quote(workspace.name(change, "change"))})
+                FROM {source})
             WHERE {op} IS NOT NULL"""),
         "groups",
     )
@@ -87,60 +104,99 @@ def _prepare_groups(
     return Prepared(counts, _without(rows, _IS, _WAS), identity)
 
 
-def _prepare_rows(
-    storage: Storage, frame: DataFrame, stored: Snapshot, workspace: Workspace, sequence: int
-) -> Prepared | None:
+def _prepare_rows(target: Target, change: Kept, workspace: Workspace, duck: Duck) -> Prepared | None:
     """Inserts are appended unread; n copies to delete are n stored rows of equal content."""
-    change = workspace.keep(frame, "change")
-    if not change.rows:
-        return None
     weights = _tally(change, WEIGHT)
     inserted = sum(number * count for (number,), count in weights.items() if number > 0)
     deleted = -sum(number * count for (number,), count in weights.items() if number < 0)
     counts = RowCounts(inserted=inserted, deleted=deleted)
+    found = _doomed_here(target, change.local, duck) if deleted and change.local is not None else None
+    if change.local is not None and workspace.is_few(inserted) and (found is not None or not deleted):
+        rows = _rows_here(target, change.local, found)
+        kept = workspace.keep_local(rows, from_arrow_schema(rows.schema), "rows")
+        _require_all(deleted, found.num_rows if found is not None else 0)
+        return Prepared(counts, _without(kept), (REFRESH, ROW) if deleted else None)
     weight = quote(WEIGHT)
     arrivals = with_row_ids(
         workspace.sql(f"""
-            SELECT {quote_all(storage.columns)} FROM {quote(change.view)}
+            SELECT {quote_all(target.storage.columns)} FROM {quote(change.view)}
             LATERAL VIEW explode(sequence(1, CAST({weight} AS BIGINT))) AS {quote(HIDDEN + "copy")}
             WHERE {weight} > 0"""),
-        sequence,
+        target.sequence,
     )
     if not deleted:
-        few = change.local is not None and workspace.is_few(inserted)
-        return Prepared(counts, _without(workspace.keep(arrivals, "rows")) if few else Rows(arrivals), None)
-    doomed = _doomed(storage, change, stored, workspace)
-    if doomed.rows != deleted:
-        raise InternalError(
-            "stored-rows-missing",
-            f"{deleted} rows should be deleted but only {doomed.rows} are stored",
-            detail="The storage table was changed by somebody else, or a refresh went wrong earlier.",
-            hint="REFRESH STREAM TABLE … FULL compares everything and mends it; please report this.",
-        )
+        return Prepared(counts, Rows(lambda: arrivals), None)
+    doomed = _doomed(target, change, workspace)
+    _require_all(deleted, doomed.rows)
     # Kept before the merge reads it twice: row ids must not be dealt out anew.
-    rows = workspace.keep(
+    rows_in_spark = workspace.keep(
         arrivals.withColumn(OP, lit("I")).unionByName(doomed.frame.withColumn(OP, lit("D")), allowMissingColumns=True),
         "rows",
     )
-    return Prepared(counts, _without(rows), (REFRESH, ROW))
+    return Prepared(counts, _without(rows_in_spark), (REFRESH, ROW))
 
 
-def _doomed(storage: Storage, change: Kept, stored: Snapshot, workspace: Workspace) -> Kept:
+def _require_all(deleted: int, found: int) -> None:
+    if found != deleted:
+        raise InternalError(
+            "stored-rows-missing",
+            f"{deleted} rows should be deleted but only {found} are stored",
+            detail="The storage table was changed by somebody else, or a refresh went wrong earlier.",
+            hint="REFRESH STREAM TABLE … FULL compares everything and mends it; please report this.",
+        )
+
+
+def _rows_here(target: Target, change: pa.Table, doomed: pa.Table | None) -> pa.Table:
+    """The rows to merge or, where none goes, to append: those that come, with ids, and the ids of those that go."""
+    weights = change.column(WEIGHT).to_pylist()
+    copies = [place for place, weight in enumerate(weights) for _ in range(weight)]
+    arrivals = change.select(target.storage.columns).take(pa.array(copies, pa.int64()))
+    arrivals = arrivals.append_column(REFRESH, pa.array([target.sequence] * len(copies), pa.int64()))
+    arrivals = arrivals.append_column(ROW, pa.array(range(len(copies)), pa.int64()))
+    if doomed is None:
+        return arrivals
+    gone = doomed.append_column(OP, pa.array(["D"] * doomed.num_rows, pa.string()))
+    return pa.concat_tables(
+        [arrivals.append_column(OP, pa.array(["I"] * len(copies), pa.string())), gone], promote_options="default"
+    )
+
+
+def _doomed_here(target: Target, change: pa.Table, duck: Duck) -> pa.Table | None:
+    """The ids of the stored rows that a change deletes, found without Spark; None where Spark has to find them."""
+    columns = target.storage.columns
+    going = change.filter(pc.less(change.column(WEIGHT), 0))
+    reads = [(name, name) for name in (*columns, REFRESH, ROW)]
+    keys = Keys(tuple((name, name) for name in columns), going, null_safe=True)
+    stored = duck.matching(target.stored, reads, keys)
+    if stored is None:
+        return None
+    ordered = stored.sort_by([(REFRESH, "ascending"), (ROW, "ascending")])
+    wanted = Counter(dict(zip(_contents(going, columns), going.column(WEIGHT).to_pylist(), strict=True)))
+    places: list[int] = []
+    for place, content in enumerate(_contents(ordered, columns)):
+        if wanted[content] < 0:
+            wanted[content] += 1
+            places.append(place)
+    return ordered.select([REFRESH, ROW]).take(pa.array(places, pa.int64()))
+
+
+def _contents(rows: pa.Table, columns: Iterable[str]) -> Iterator[tuple[Any, ...]]:
+    return zip(*(rows.column(name).to_pylist() for name in columns), strict=True)
+
+
+def _doomed(target: Target, change: Kept, workspace: Workspace) -> Kept:
     """The ids of the stored rows that a change deletes."""
     weight = quote(WEIGHT)
     deletions = change.frame.where(f"{weight} < 0").withColumn(_DOOMED, monotonically_increasing_id())
     wanted = workspace.name(deletions, "deletions")
-    found = f"delta.{quote(stored.location)} VERSION AS OF {stored.version}"
-    if is_light(stored):
-        rows = read(stored, [*storage.columns, REFRESH, ROW])
-        found = quote(workspace.keep_local(rows, stored.schema(rows.column_names), "stored").view)
-    equal = " AND ".join(f"s.{quote(name)} <=> d.{quote(name)}" for name in storage.columns)
+    equal = " AND ".join(f"s.{quote(name)} <=> d.{quote(name)}" for name in target.storage.columns)
     return workspace.keep(
         workspace.sql(f"""
             SELECT {REFRESH}, {ROW} FROM (
                 SELECT s.{REFRESH}, s.{ROW}, d.{weight},
                        ROW_NUMBER() OVER (PARTITION BY d.{_DOOMED} ORDER BY s.{REFRESH}, s.{ROW}) AS {_RANK}
-                FROM {found} AS s JOIN {quote(wanted)} AS d ON {equal})
+                FROM delta.{quote(target.stored.location)} VERSION AS OF {target.stored.version} AS s
+                JOIN {quote(wanted)} AS d ON {equal})
             WHERE {_RANK} <= -{weight}"""),
         "doomed",
     )
@@ -148,7 +204,7 @@ def _doomed(storage: Storage, change: Kept, stored: Snapshot, workspace: Workspa
 
 def _without(kept: Kept, *columns: str) -> Rows:
     local = kept.local.drop_columns(list(columns)) if kept.local is not None and columns else kept.local
-    return Rows(kept.frame.drop(*columns), local)
+    return Rows(lambda: kept.frame.drop(*columns), local)
 
 
 def _tally(kept: Kept, *columns: str) -> Counter[tuple[Any, ...]]:

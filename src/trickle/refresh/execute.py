@@ -19,7 +19,7 @@ from trickle.catalog.model import Action, Measurement, Progress, RefreshRecord
 from trickle.errors import Reinitialise
 from trickle.failpoints import reach
 from trickle.names import VISIBLE, quote
-from trickle.refresh.apply import RowCounts, prepare, with_row_ids
+from trickle.refresh.apply import Change, RowCounts, Target, prepare, with_row_ids
 from trickle.refresh.choose import Choice
 from trickle.refresh.plan import Programs, RefreshPlan
 from trickle.refresh.spark_errors import is_file_missing, is_overflow, no_raw_java, translate
@@ -170,17 +170,15 @@ class _Run:
             if is_light(held):
                 rows = read(held, list(storage.columns))
                 self._steps.use(STORED, self._workspace.keep_local(rows, held.schema(rows.column_names), "stored"))
-            change = self._steps.frame(
-                storage.difference(Reference("contents", storage.columns), stored(storage.columns))
-            )
+            change = storage.difference(Reference("contents", storage.columns), stored(storage.columns))
         if contents.local is not None:
-            return self._apply(choice, change)
+            return self._apply(choice, self._steps.change(change))
         with self._adaptive():
             with self._phase("compute"):
-                difference = self._steps.keep(change, "difference")
+                difference = self._steps.keep(self._steps.frame(change), "difference")
             if difference.local is None and difference.rows > contents.rows * REWRITE_SHARE:
                 return self._rebuild(choice, contents.frame)
-            return self._apply(choice, difference.frame)
+            return self._apply(choice, difference)
 
     def _rebuild(self, choice: Choice, frame: DataFrame) -> tuple[RowCounts, StoredCommit]:
         storage = self._plan.definition.storage
@@ -193,14 +191,14 @@ class _Run:
             reach("after-data-commit")
         return RowCounts(inserted=self._public_rows(self._plan.definition.filtered), deleted=deleted), commit
 
-    def _apply(self, choice: Choice, change: DataFrame) -> tuple[RowCounts, StoredCommit | None]:
-        storage = self._plan.definition.storage
+    def _apply(self, choice: Choice, change: Change) -> tuple[RowCounts, StoredCommit | None]:
         held = self._executor.logs.snapshot(self._table.location)
         if held is None:
             raise Reinitialise("nothing-stored", "the stored rows of this stream table are gone")
         self._table.refuse_overtaken(self._sequence)
         with self._phase("compute"):
-            ready = prepare(storage, change, held, self._workspace, self._sequence)
+            target = Target(self._plan.definition.storage, held, self._sequence)
+            ready = prepare(target, change, self._workspace, self._executor.resources.duck)
         if ready is None:
             return RowCounts(), None
         with self._phase("commit"):

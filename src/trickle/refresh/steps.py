@@ -30,6 +30,7 @@ from trickle.algebra.semi_join import SemiJoin
 from trickle.algebra.storage import STORED
 from trickle.engine.machine import cores
 from trickle.names import WEIGHT
+from trickle.refresh.apply import Change
 from trickle.refresh.gather import narrowed
 from trickle.refresh.plain import Types, plain_nodes
 from trickle.refresh.plan import RefreshPlan
@@ -93,6 +94,8 @@ class Steps:
         """What is held, by the name under which `leaves` looks for it."""
         self._inlined: dict[str, Operator] = {}
         """Step that is computed wherever it is used → how."""
+        self._files: dict[str, list[str]] = {}
+        """Table that DuckDB may read whole → its files; none where it may not."""
         self._feeds: dict[str, str] = {}
         """Change feed that several stream tables share → its view."""
 
@@ -118,15 +121,20 @@ class Steps:
         self.use(changes(step.table), self._workspace.keep_local(rows.select(schema.names), schema, f"log_{step.name}"))
         return self.keep(self.frame(step.operator), f"feed_{step.name}")
 
-    def gather(self, program: Program, feeds: Mapping[str, Kept]) -> DataFrame:
-        """Runs every step but the last, whose result is computed where it is applied."""
+    def gather(self, program: Program, feeds: Mapping[str, Kept]) -> Change:
+        """Runs every step but the last, whose result is computed where it is applied, unless it is at hand."""
         self._read_small(program)
         for step in program.steps[:-1]:
             if step.kind is StepKind.CHANGES:
                 self.use(step.name, feeds[step.table])
         others = [step for step in program.steps[:-1] if step.kind is not StepKind.CHANGES]
         self._at_once({step.name: partial(self._run_step, step) for step in others}, _needs(others))
-        return self.frame(self._nearer(program.result.operator))
+        return self.change(program.result.operator)
+
+    def change(self, node: Operator) -> Change:
+        """The rows of a tree where they are at hand, otherwise the query that computes them."""
+        result = self._nearer(node, even_if_trivial=True)
+        return self._kept[result.step] if isinstance(result, Reference) else self._text(result)
 
     def _run_step(self, step: Step) -> None:
         """Over rows at hand a short step is computed where it is used, all others once."""
@@ -203,9 +211,7 @@ class Steps:
 
     def _leaf(self, name: str) -> Leaf:
         kept = self._kept.get(name)
-        if kept is not None and kept.local is not None:
-            return kept.local
-        return self._resources.duck.files(self._plan.pins[name])
+        return kept.local if kept is not None and kept.local is not None else self._files[name]
 
     def _types_at_hand(self, leaf: Scan | Reference) -> Types | None:
         kept = self._held(leaf)
@@ -218,11 +224,19 @@ class Steps:
 
     def _types_in_files(self, scan: Scan) -> Types | None:
         snapshot = self._plan.pins.get(scan.table)
-        if snapshot is None or scan.reading is not Reading.AFTER or not self._resources.duck.files(snapshot):
+        if snapshot is None or not self._found_files(snapshot, scan):
             return None
         reads = [(source, name) for source, name in scan.reads if is_fed(snapshot.type(source))]
         types = to_arrow_schema(snapshot.schema(source for source, _ in reads)).types
         return {name: type_ for (_, name), type_ in zip(reads, types, strict=True)}
+
+    def _found_files(self, snapshot: Snapshot, scan: Scan) -> bool:
+        """Whether a table is read from its files, which are then at hand."""
+        name = held(scan.table, scan.reading)
+        if name not in self._files:
+            version = self._plan.versions[scan.table].before if scan.reading is Reading.BEFORE else snapshot.version
+            self._files[name] = self._resources.duck.files(snapshot, version)
+        return bool(self._files[name])
 
     def _held(self, leaf: Scan | Reference) -> Kept | None:
         return self._kept.get(held(leaf.table, leaf.reading) if isinstance(leaf, Scan) else leaf.step)

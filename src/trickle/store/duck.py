@@ -19,7 +19,7 @@ from trickle.algebra.operator import Operator
 from trickle.engine.machine import cores
 from trickle.names import WEIGHT
 from trickle.store.delta_log import Snapshot
-from trickle.store.files import plain_paths
+from trickle.store.files import at_version, plain_paths
 from trickle.store.leaves import template
 from trickle.store.light import CHANGE_TYPE
 from trickle.store.types import is_compared, is_filed
@@ -90,9 +90,11 @@ class Duck:
         schema = to_arrow_schema(snapshot.schema(columns)).append(pa.field(WEIGHT, pa.int64()))
         return found.rename_columns(schema.names).cast(schema)
 
-    def files(self, snapshot: Snapshot) -> list[str]:
+    def files(self, snapshot: Snapshot, version: int) -> list[str]:
         """The files of a table that is read whole as soon as Spark would have planned to; none of any other."""
-        return plain_paths(snapshot, _MOST_FILES) if snapshot.size_in_bytes <= NEAR_BYTES else []
+        if snapshot.size_in_bytes > NEAR_BYTES:
+            return []
+        return plain_paths(snapshot if version == snapshot.version else at_version(snapshot, version), _MOST_FILES)
 
     def computed(self, node: Operator, leaf: Callable[[str], Leaf], schema: pa.Schema) -> pa.Table | None:
         """The rows of a plain tree; None where Spark has to compute them."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
@@ -84,3 +86,12 @@ def plain_paths(snapshot: Snapshot, most: int) -> list[str]:
         return []
     paths = [f"{place}/{file}" for file in snapshot.files]
     return paths if all(_PLAIN_PATH.fullmatch(path) for path in paths) else []
+
+
+def at_version(snapshot: Snapshot, version: int) -> Snapshot:
+    """The same table with the files of an earlier version; without any where the log of that is gone."""
+    try:
+        files = DeltaTable(local_path(snapshot.location) or "", version=version).get_add_actions(flatten=True)
+    except (OSError, DeltaError):
+        return replace(snapshot, version=version, files=None)
+    return replace(snapshot, version=version, files=tuple(files.column("path").to_pylist()))

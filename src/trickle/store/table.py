@@ -83,9 +83,9 @@ def _frontier_to_json(frontier: Frontier) -> dict[str, list[str | int]]:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows to commit: as a frame, and in hand where they are few."""
+    """Rows to commit: in hand where they are few, and as a frame where Spark has to write them."""
 
-    frame: DataFrame
+    in_spark: Callable[[], DataFrame]
     local: pa.Table | None = None
 
 
@@ -176,7 +176,7 @@ class StorageTable:
                 light.append(self.location, rows.local, commit.application, commit.sequence, commit.to_json())
         else:
             with self._transaction(commit):
-                rows.frame.write.format("delta").mode("append").save(self.location)
+                rows.in_spark().write.format("delta").mode("append").save(self.location)
         return self._confirmed(commit)
 
     def merge(self, rows: Rows, identity: tuple[str, ...], commit: CommitInfo) -> StoredCommit:
@@ -186,7 +186,7 @@ class StorageTable:
                 light.merge(self.location, rows.local, identity, commit.application, commit.sequence, commit.to_json())
         else:
             with self._transaction(commit):
-                self._merge_by_spark(rows.frame, identity)
+                self._merge_by_spark(rows.in_spark(), identity)
         return self._confirmed(commit)
 
     def _is(self, fit: Callable[[Snapshot], bool]) -> bool:
