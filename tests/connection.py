@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import trickle
+from trickle.store import duck
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,3 +26,14 @@ def connected(spark: SparkSession, place: Path) -> Iterator[trickle.Trickle]:
     with trickle.connect(place / "trickle", spark=session) as connection:
         yield connection
     session.sql(f"DROP DATABASE {database} CASCADE")
+
+
+@contextmanager
+def only_spark(alone: bool = True) -> Iterator[None]:
+    """Refreshes in which Spark does everything, as it does where there is too much of it for the driver."""
+    most = duck.MOST_ROWS
+    duck.MOST_ROWS = -1 if alone else most
+    try:
+        yield
+    finally:
+        duck.MOST_ROWS = most

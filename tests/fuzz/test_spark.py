@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from connection import connected
+from connection import connected, only_spark
 from laws.data import SCHEMA, Row, random_change, random_changed, random_tables
 from laws.generate.case import random_query
 from stories.check import declared, multiset, rows, stored_rows
@@ -137,7 +137,9 @@ def run(t: Trickle, seed: int, tables: int, cycles: int, tally: Tally) -> None:
     for cycle in range(1, cycles + 1):
         sources.change()
         touched: set[str] = set()
-        for report in t.refresh():
+        with only_spark(cycle % 2 == 0):
+            reports = t.refresh()
+        for report in reports:
             if report.action is not Action.NO_DATA:
                 touched.add(report.name.rpartition(".")[2])
             tally.actions[report.action] += 1

@@ -8,20 +8,13 @@ from itertools import pairwise
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlglot import exp
 
-from trickle.algebra.aggregate import distinct
-from trickle.algebra.expressions import Output, column, is_null, number
-from trickle.algebra.filter import Filter
 from trickle.algebra.lower import lower
-from trickle.algebra.operator import Operator
-from trickle.algebra.project import Project
 from trickle.algebra.reference import Reference
 from trickle.algebra.scan import Scan
 from trickle.algebra.semi_join import SemiJoin
-from trickle.algebra.union_all import UnionAll
 from trickle.dialect import SparkSql
-from trickle.refresh.gather import at_hand, narrowed, ranges
+from trickle.refresh.gather import narrowed, ranges
 from trickle.store.leaves import PinnedLeaves, Versions
 
 numbers = st.lists(st.none() | st.integers(-(2**63), 2**63 - 1))
@@ -52,10 +45,8 @@ def test_ranges_hold_every_value_and_no_gap_wider_than_the_ones_between_them(
 
 def gathered(wanted: pa.Array, *, null_safe: bool = False) -> str:
     gather = SemiJoin(Scan("t", (("k", "k"),)), Reference("keys", ("key",)), (("k", "key"),), null_safe)
-    values = at_hand(gather, {"keys": pa.table({"key": wanted})})
-    assert values is not None
-    node = narrowed(gather, values)
-    leaves = PinnedLeaves({"t": Versions("place", "table", 0, 1)}, {"keys": "keys"})
+    node = narrowed(gather, pa.table({"key": wanted}))
+    leaves = PinnedLeaves({"t": Versions("place", "table", 0, 1)}, {"keys": "keys"}.get)
     return lower(node, leaves).sql(dialect=SparkSql)
 
 
@@ -73,24 +64,3 @@ def test_null_is_asked_for_where_it_matches_null() -> None:
 
 def test_other_types_have_no_ranges() -> None:
     assert "WHERE" not in gathered(pa.array(["a", "b"]))
-
-
-def test_keys_that_only_rename_and_unite_rows_at_hand_are_known_without_asking() -> None:
-    rows = {
-        "one": pa.table({"a": [1, 2], "w": [1, -1]}),
-        "other": pa.table({"b": [3, None]}),
-        "none": pa.table({"b": []}),
-    }
-    steps = {**rows, "named": Project(Reference("one", ("a", "w")), (Output("b", column("a")),))}
-
-    def values(keys: Operator) -> list[object] | None:
-        found = at_hand(SemiJoin(Scan("t", (("k", "k"),)), keys, (("k", "b"),), null_safe=False), steps)
-        return found["b"].to_pylist() if found is not None else None
-
-    named, other = Reference("named", ("b",)), Reference("other", ("b",))
-    assert values(distinct(UnionAll((named, other)))) == [1, 2, 3, None]
-    assert values(Reference("none", ("b",))) == []
-    assert values(Filter(other, exp.true())) == [3, None]
-    assert values(Filter(other, is_null(column("b")))) is None
-    assert values(Project(other, (Output("b", number(1)),))) is None
-    assert values(Reference("far", ("b",))) is None

@@ -8,7 +8,7 @@ import pytest
 
 import trickle
 from stories.check import assert_right, rows
-from trickle.store import light, workspace
+from trickle.store import duck, light, workspace
 
 
 @pytest.fixture(autouse=True)
@@ -16,6 +16,7 @@ def nothing_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workspace, "LOCAL_ROWS", 0)
     monkeypatch.setattr(light, "SMALL_BYTES", 0)
     monkeypatch.setattr(light, "MERGED_BYTES", 0)
+    monkeypatch.setattr(duck, "MOST_ROWS", -1)
 
 
 def test_groups_by_state_and_by_key_follow_inserts_updates_and_deletes(t: trickle.Trickle) -> None:

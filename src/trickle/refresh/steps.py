@@ -35,7 +35,7 @@ from trickle.refresh.gather import narrowed
 from trickle.refresh.plain import Types, plain_nodes
 from trickle.refresh.plan import RefreshPlan
 from trickle.store.delta_log import Snapshot
-from trickle.store.duck import MOST_ROWS, Duck, Keys, Leaf
+from trickle.store.duck import Duck, Keys, Leaf
 from trickle.store.feeds import Feeds
 from trickle.store.files import Files
 from trickle.store.leaves import PinnedLeaves, changes, held, template
@@ -107,7 +107,8 @@ class Steps:
     def _read_feed(self, step: Step) -> Kept:
         window = next(window for window in self._plan.windows if window.key == step.table)
         source, columns = self._plan.pins[step.table], [name for name in step.operator.columns if name != WEIGHT]
-        rows = read_changes(source, window.before, columns) if window.rows_changed <= MOST_ROWS else None
+        few = self._resources.duck.may_hold(window.rows_changed)
+        rows = read_changes(source, window.before, columns) if few else None
         if rows is None:
             versions = self._plan.versions[step.table]
             shared = self._resources.feeds.view(versions, window.rows_changed, columns, source.fields)

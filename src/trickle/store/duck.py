@@ -58,6 +58,10 @@ class Duck:
         default_factory=lambda: duckdb.connect(config={"threads": cores(), "memory_limit": "1GB"})
     )
 
+    @staticmethod
+    def may_hold(rows: int) -> bool:
+        return rows <= MOST_ROWS
+
     def matching(self, snapshot: Snapshot, reads: Sequence[tuple[str, str]], keys: Keys) -> pa.Table | None:
         """The rows of a table that match the keys, in (column, its name here); None where Spark has to search."""
         paths = plain_paths(snapshot, _MOST_FILES) if self._may_search(snapshot, reads, keys) else []
@@ -72,7 +76,7 @@ class Duck:
             f"SELECT {_listed(sources)} FROM {_parquet(paths)} AS t SEMI JOIN k ON {matches} LIMIT {MOST_ROWS + 1}",
             k=pa.table(wanted),
         )
-        if found is None or found.num_rows > MOST_ROWS:
+        if found is None or not self.may_hold(found.num_rows):
             return None
         schema = to_arrow_schema(snapshot.schema(sources))
         return found.rename_columns(schema.names).cast(schema).rename_columns([name for _, name in reads])
@@ -106,7 +110,7 @@ class Duck:
         )
         tables = {name: leaf(held) for name, held in text.tables().items()}
         found = self._query(f"SELECT {listed} FROM ({text.text}) AS t LIMIT {MOST_ROWS + 1}", **tables)
-        if found is None or found.num_rows > MOST_ROWS:
+        if found is None or not self.may_hold(found.num_rows):
             return None
         return found.rename_columns(schema.names).cast(schema)
 
