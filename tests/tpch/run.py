@@ -1,8 +1,8 @@
 """One run of the suite: every query kept in three ways over the same sources, through cycles of changes.
 
 A way is a connection with a session and a catalog of its own, so none sees the tables of another. In a cycle the
-sources change once, all ways follow at the same time, in every other cycle with Spark alone, and every table is compared. What is kept of a cycle is how each
-table differs from what it should be, not the rows themselves.
+sources change once, all ways follow at the same time, in every other cycle with Spark alone, and every table is
+compared. What is kept of a cycle is how each table differs from what it should be, not the rows themselves.
 """
 
 from __future__ import annotations

@@ -153,8 +153,7 @@ def _type(expression: Expression, types: Types) -> pa.DataType | None:
         case exp.Neg() | exp.Mul():
             return _number_type(parts)
         case exp.Substring():
-            is_counted = parts == [pa.string(), pa.int32(), pa.int32()] and expression.args["start"].name != "0"
-            return pa.string() if is_counted else None
+            return pa.string() if parts[0] == pa.string() and _is_counted(expression) else None
         case exp.Sum():
             return pa.int64() if parts[0] in (pa.int32(), pa.int64()) else None
         case exp.Min() | exp.Max() if len(parts) == 1 and parts[0] is not None and _has_equality(parts[0]):
@@ -183,6 +182,13 @@ def _is_later_day(sum_: exp.Binary, day: pa.DataType | None) -> bool:
     unit = interval.args.get("unit")
     is_whole = unit is not None and unit.name.upper().removesuffix("S") in ("DAY", "MONTH", "YEAR")
     return bool(is_whole and interval.this.name.isdecimal() and _DAY_OF_EVERY_MONTH.fullmatch(first.this.name))
+
+
+def _is_counted(part: exp.Substring) -> bool:
+    """Whether a piece of text is written by numbers, from the first character on."""
+    start, length = part.args.get("start"), part.args.get("length")
+    numbers = [isinstance(number, exp.Literal) and number.is_int for number in (start, length)]
+    return all(numbers) and start is not None and start.name != "0"
 
 
 def _is_part(pattern: Expression) -> bool:

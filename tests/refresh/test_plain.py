@@ -1,0 +1,249 @@
+"""What is plain is the same in DuckDB and in Spark, for every kind of value; what may differ is not plain."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import sqlglot
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from trickle.algebra.aggregate import Aggregate, consolidated, distinct
+from trickle.algebra.expand import Expand
+from trickle.algebra.expressions import Output, column, passing
+from trickle.algebra.filter import Filter
+from trickle.algebra.full_join import FullJoin
+from trickle.algebra.inner_join import InnerJoin
+from trickle.algebra.left_join import Kind, LeftJoin
+from trickle.algebra.operator import Operator, walk
+from trickle.algebra.project import Project, negated, renamed, weighted
+from trickle.algebra.reference import Reference
+from trickle.algebra.scan import Scan
+from trickle.algebra.semi_join import SemiJoin, Without
+from trickle.algebra.union_all import UnionAll
+from trickle.dialect import SparkSql
+from trickle.names import WEIGHT
+from trickle.refresh.plain import Types, plain_nodes
+from trickle.store.duck import Duck
+from trickle.store.leaves import PinnedLeaves, template
+
+UTC = dt.UTC
+TEXTS = ["", "a", "A", "ä", "a\u0308", "a%b", "a_b", "Ünï code", "😀x", "it's", "back\\slash", "a\x00b", " a", None]
+
+
+def _spread(values: list[Any], count: int) -> list[Any]:
+    return [values[place % len(values)] for place in range(count)]
+
+
+SIZE = 3 * len(TEXTS)
+ROWS = pa.table(
+    {
+        "i": pa.array(_spread([0, 1, -1, 2**31 - 1, -(2**31), None, 7], SIZE), pa.int32()),
+        "l": pa.array(_spread([0, 1, -(2**63), 2**63 - 1, None], SIZE), pa.int64()),
+        "t": pa.array(_spread([0, 1, 127, -128, None], SIZE), pa.int8()),
+        "s": pa.array(_spread(TEXTS, SIZE), pa.string()),
+        "s2": pa.array(_spread([*TEXTS[::-1], "z"], SIZE), pa.string()),
+        "d": pa.array(
+            _spread([dt.date(1, 1, 1), dt.date(1994, 2, 28), dt.date(1995, 1, 1), dt.date(9999, 12, 31), None], SIZE)
+        ),
+        "m": pa.array(_spread([Decimal("0.05"), Decimal("-1.00"), Decimal("24.00"), None], SIZE), pa.decimal128(15, 2)),
+        "m2": pa.array(_spread([Decimal("0.0500"), Decimal("99999.9999"), None], SIZE), pa.decimal128(20, 4)),
+        "b": pa.array(_spread([True, False, None], SIZE), pa.bool_()),
+        "x": pa.array(_spread([b"", b"\x00\xff", None], SIZE), pa.binary()),
+        "f": pa.array(_spread([0.0, -0.0, float("nan"), float("inf"), None], SIZE), pa.float64()),
+        "ts": pa.array(
+            _spread([dt.datetime(1, 1, 1, tzinfo=UTC), dt.datetime(2262, 4, 12, 1, 2, 3, 4, tzinfo=UTC), None], SIZE),
+            pa.timestamp("us", tz="UTC"),
+        ),
+        WEIGHT: pa.array(_spread([1, -1, 2, -3, 0], SIZE), pa.int64()),
+    }
+)
+NAMES = tuple(ROWS.column_names)
+LEAF = Reference("rows", NAMES)
+PLAIN_NAMES = tuple(name for name in NAMES if name != WEIGHT)
+
+CONDITIONS = [
+    "i = 1",
+    "i <> t",
+    "i < l",
+    "t >= 1000",
+    "l > -5",
+    "s = s2",
+    "s < s2",
+    "s >= 'a'",
+    "s <=> s2",
+    "s IN ('a', 'ä', 'it')",
+    "s NOT IN ('a', '')",
+    "s LIKE 'a%'",
+    "s LIKE '%b'",
+    "s NOT LIKE '%a%b%'",
+    "s = ''",
+    "SUBSTRING(s, 1, 1) = 'a'",
+    "SUBSTRING(s, 2, 3) = s2",
+    "SUBSTRING(s, 1, 1) IN ('Ü', '😀', 'a')",
+    "d >= DATE '1994-02-28'",
+    "d < DATE '1994-01-01' + INTERVAL '1' YEAR",
+    "d <= DATE '1994-01-28' + INTERVAL '1' MONTH",
+    "d > DATE '1995-01-11' - INTERVAL '10' DAY",
+    "d BETWEEN DATE '1994-01-01' AND DATE '1996-12-31'",
+    "m = m2",
+    "m < 24",
+    "m BETWEEN 0.05 AND 0.07",
+    "m2 > .04999",
+    "i > m",
+    "b",
+    "NOT b OR i IS NULL",
+    "b AND (s IS NOT NULL OR d IS NULL)",
+    "x = x",
+    "ts = ts",
+    "f IS NULL",
+    "TRUE",
+]
+
+NOT_PLAIN = [
+    "f = 0",
+    "f < 1.5",
+    "i + 1 = 2",
+    "l = '1'",
+    "l = 9223372036854775807",
+    "s = 1",
+    "d > '1994-01-01'",
+    "upper(s) = 'A'",
+    "s LIKE 'a_b'",
+    "s LIKE 'a\\\\%'",
+    "s LIKE 'a!%' ESCAPE '!'",
+    "s RLIKE 'a'",
+    "s = 'it''s'",
+    "SUBSTRING(s, -1, 1) = 'a'",
+    "SUBSTRING(s, 0, 1) = 'a'",
+    "CAST(s AS INT) = 1",
+    "d < DATE '1994-01-31' + INTERVAL '1' MONTH",
+    "d < current_date()",
+    "ts > TIMESTAMP '2020-01-01 00:00:00'",
+    "COALESCE(i, 0) = 0",
+    "i = NULL",
+    "m * m = 1",
+    "i % 2 = 0",
+    "(i, s) IN ((1, 'a'))",
+    "m2 = 1e0",
+]
+
+
+def condition(text: str) -> Any:
+    parsed = sqlglot.parse_one(text, dialect=SparkSql)
+    for node in parsed.find_all(sqlglot.exp.Identifier):
+        node.set("quoted", True)
+    return parsed
+
+
+def other(node: Operator = LEAF) -> Operator:
+    return renamed(node, {name: f"{name}_o" for name in node.columns})
+
+
+def _weighted_sum(keys: tuple[str, ...]) -> Operator:
+    total = Output("n", condition(f"sum(`{WEIGHT}`)"))
+    counted = Output("c", condition("count(*)"))
+    some = Output("k", condition("count(i)"))
+    least, most = Output("low", condition("min(s)")), Output("high", condition("max(m)"))
+    return Aggregate(LEAF, keys, (total, counted, some, least, most))
+
+
+HALF = Filter(LEAF, condition("i <> 0"))
+WITHOUT_FLOATS = tuple(name for name in NAMES if name != "f")
+TREES: dict[str, Operator] = {
+    "renamed": other(),
+    "constants": Project(LEAF, (*passing(["i", "f"]), Output("one", condition("1")), Output("yes", condition("TRUE")))),
+    "negated": negated(LEAF),
+    "weights multiplied": Project(LEAF, (Output("w", condition(f"`{WEIGHT}` * `{WEIGHT}`")),)),
+    "different rows": distinct(Project(LEAF, passing(["i", "s", "d", "m", "b", "x", "ts"]))),
+    "consolidated": consolidated(Project(LEAF, passing(WITHOUT_FLOATS))),
+    "sums by key": _weighted_sum(("s", "i")),
+    "sums of all": _weighted_sum(()),
+    "sums of nothing": Aggregate(Filter(LEAF, condition("FALSE")), (), (Output("n", condition("sum(i)")),)),
+    "expanded": Expand(Filter(LEAF, condition(f"`{WEIGHT}` <> 0"))),
+    "united": UnionAll((weighted(Project(LEAF, passing(PLAIN_NAMES)), 1), LEAF)),
+    "semi-join": SemiJoin(LEAF, other(HALF), (("s", "s2_o"), ("i", "i_o")), null_safe=False),
+    "null-safe semi-join": SemiJoin(LEAF, other(HALF), (("s", "s2_o"), ("m", "m_o")), null_safe=True),
+    "without": Without(LEAF, other(HALF), (("s", "s2_o"),), null_safe=False),
+    "null-safe without": Without(LEAF, other(HALF), (("s", "s2_o"), ("d", "d_o")), null_safe=True),
+    "joined": InnerJoin((LEAF, other(HALF)), (condition("s = s2_o"), condition("m <= m2_o"))),
+    "crossed": InnerJoin((Project(LEAF, passing(["s"])), other(Project(LEAF, passing(["d"])))), ()),
+    "left outer": LeftJoin(LEAF, other(HALF), condition("s = s2_o AND i_o > 0"), Kind.OUTER),
+    "left semi": LeftJoin(LEAF, other(HALF), condition("s = s2_o OR s IS NULL"), Kind.SEMI),
+    "left anti": LeftJoin(LEAF, other(HALF), condition("s = s2_o"), Kind.ANTI),
+    "marked": LeftJoin(LEAF, other(HALF), condition("s = s2_o"), Kind.MARK, "mark"),
+    "marked by more": LeftJoin(LEAF, other(HALF), condition("s < s2_o"), Kind.MARK, "mark"),
+    "full outer": FullJoin(LEAF, other(HALF), condition("s = s2_o AND i = i_o"), tuple((n, "int") for n in NAMES)),
+} | {text: Filter(LEAF, condition(text)) for text in CONDITIONS}
+
+
+def types(leaf: Scan | Reference) -> Types | None:
+    return dict(zip(ROWS.schema.names, ROWS.schema.types, strict=True)) if leaf.columns == NAMES else None
+
+
+@pytest.fixture(scope="module")
+def duck() -> Iterator[Duck]:
+    opened = Duck(is_local=True)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def view(spark: SparkSession) -> str:
+    spark.createDataFrame(ROWS, from_arrow_schema(ROWS.schema)).createOrReplaceTempView("plain_rows")
+    return "plain_rows"
+
+
+def multiset(rows: pa.Table) -> Counter[str]:
+    """Rows by their values as they print: NaN is NaN, and −0.0 is not 0.0."""
+    return Counter(repr(tuple(row.values())) for row in rows.to_pylist())
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_duckdb_and_spark_make_the_same_of_what_is_plain(name: str, spark: SparkSession, duck: Duck, view: str) -> None:
+    tree = TREES[name]
+    found = plain_nodes(tree, types)
+    assert tree in found
+    schema = pa.schema(list(found[tree].items()))
+    here = duck.computed(tree, lambda _: ROWS, schema)
+    there = spark.sql(template(tree).filled(PinnedLeaves({}, {"rows": view}.get))).toArrow()
+    assert here is not None
+    assert (here.schema.names, here.schema.types) == (there.schema.names, there.schema.types)
+    assert multiset(here) == multiset(there)
+
+
+@pytest.mark.parametrize("text", NOT_PLAIN)
+def test_what_engines_may_see_differently_is_not_plain(text: str) -> None:
+    assert Filter(LEAF, condition(text)) not in plain_nodes(Filter(LEAF, condition(text)), types)
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        distinct(Project(LEAF, passing(["f"]))),
+        Aggregate(LEAF, ("s",), (Output("a", condition("sum(m)")),)),
+        Aggregate(LEAF, ("s",), (Output("a", condition("max(f)")),)),
+        Aggregate(LEAF, ("s",), (Output("a", condition("count(DISTINCT i)")),)),
+        SemiJoin(LEAF, other(), (("i", "s_o"),), null_safe=False),
+        SemiJoin(LEAF, other(), (("f", "f_o"),), null_safe=True),
+        UnionAll((Project(LEAF, passing(["i"])), Project(LEAF, (Output("i", column("s")),)))),
+        Project(Reference("elsewhere", ("i",)), passing(["i"])),
+    ],
+    ids=lambda tree: next(type(node).__name__ for node in reversed(list(walk(tree)))),
+)
+def test_trees_that_compute_or_are_not_at_hand_are_not_plain(tree: Operator) -> None:
+    assert tree not in plain_nodes(tree, types)
+
+
+def test_types_that_come_out_differently_are_not_passed_on() -> None:
+    nested = {"i": pa.int32(), "a": pa.list_(pa.int32()), "n": pa.null()}
+    leaf = Reference("rows", ("i", "a", "n"))
+    assert leaf not in plain_nodes(leaf, lambda _: nested)
+    some = Project(leaf, passing(["i"]))
+    assert some not in plain_nodes(some, lambda _: nested)

@@ -1,0 +1,159 @@
+"""DuckDB finds and counts what Spark finds and counts, or leaves it to Spark."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from trickle.names import WEIGHT, quote
+from trickle.store import duck as module
+from trickle.store.delta_log import Snapshot
+from trickle.store.duck import Duck, Keys
+from trickle.store.light import CHANGE_TYPE, read_changes
+from trickle.store.logs import DeltaLogs
+
+SHAPE = (
+    "i INT, l BIGINT, t TINYINT, s STRING, d DECIMAL(38,6), day DATE, b BOOLEAN, bin BINARY, "
+    "at TIMESTAMP, ntz TIMESTAMP_NTZ, x DOUBLE, a ARRAY<INT>"
+)
+ROWS = """
+    (1, 10, 1, 'a', 1234567890123456789012345678901.123456, DATE'0001-01-01', true, X'00FF',
+     TIMESTAMP'0001-01-01 00:00:00.000001', TIMESTAMP_NTZ'9999-12-31 23:59:59.999999', double('NaN'), ARRAY(1)),
+    (2, 20, 2, 'ü', -0.000001, DATE'9999-12-31', false, X'',
+     TIMESTAMP'9999-12-31 00:00:00', TIMESTAMP_NTZ'0001-01-01 00:00:00', double('-0.0'), ARRAY()),
+    (2, 20, 2, 'ü', -0.000001, DATE'9999-12-31', false, X'',
+     TIMESTAMP'9999-12-31 00:00:00', TIMESTAMP_NTZ'0001-01-01 00:00:00', double('-0.0'), ARRAY()),
+    (3, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+    (NULL, 40, 4, '', 0, DATE'1970-01-01', NULL, X'61', TIMESTAMP'1970-01-01', NULL, 0.0, NULL)"""
+READ = ("i", "l", "t", "s", "d", "day", "b", "bin", "at", "ntz", "x")
+COMPARED = ("i", "l", "t", "s", "d", "day", "b", "bin")
+
+
+@pytest.fixture(scope="module")
+def location(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    place = str(tmp_path_factory.mktemp("duck") / "a 'table'")
+    spark.sql(
+        f"CREATE TABLE delta.{quote(place)} ({SHAPE}) USING delta TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')"
+    )
+    spark.sql(f"INSERT INTO delta.{quote(place)} SELECT * FROM VALUES {ROWS}")
+    return place
+
+
+@pytest.fixture
+def duck() -> Iterator[Duck]:
+    opened = Duck(is_local=True)
+    yield opened
+    opened.close()
+
+
+def snapshot_of(spark: SparkSession, location: str) -> Snapshot:
+    found = DeltaLogs(spark).snapshot(location)
+    assert found
+    return found
+
+
+def multiset(rows: pa.Table) -> Counter[str]:
+    return Counter(repr(tuple(row.values())) for row in rows.to_pylist())
+
+
+@pytest.mark.parametrize("null_safe", [False, True])
+@pytest.mark.parametrize("columns", [*[(name,) for name in COMPARED], ("i", "s"), ("day", "l", "d")])
+def test_the_rows_that_match_are_those_that_spark_finds(
+    spark: SparkSession, duck: Duck, location: str, columns: tuple[str, ...], null_safe: bool
+) -> None:
+    table = f"delta.{quote(location)}"
+    wanted = spark.sql(f"SELECT {', '.join(f'{name} AS k_{name}' for name in columns)} FROM {table} WHERE i > 1")
+    wanted.createOrReplaceTempView("wanted")
+    equals = "<=>" if null_safe else "="
+    matches = " AND ".join(f"{name} {equals} k_{name}" for name in columns)
+    there = spark.sql(f"SELECT {', '.join(READ)} FROM {table} LEFT SEMI JOIN wanted ON {matches}").toArrow()
+    keys = Keys(tuple((f"n_{name}", f"k_{name}") for name in columns), wanted.toArrow(), null_safe)
+    here = duck.matching(snapshot_of(spark, location), [(name, f"n_{name}") for name in READ], keys)
+    assert here is not None
+    assert here.column_names == [f"n_{name}" for name in READ]
+    assert here.schema.types == there.schema.types
+    assert multiset(here) == multiset(there)
+
+
+def search(duck: Duck, snapshot: Snapshot, column: str, values: pa.Array, reads: tuple[str, ...] = ()) -> int | None:
+    keys = Keys(((column, "k"),), pa.table({"k": values}), null_safe=False)
+    found = duck.matching(snapshot, [(name, name) for name in (*reads, column)], keys)
+    return None if found is None else found.num_rows
+
+
+def test_values_and_columns_that_engines_see_differently_are_left_to_spark(
+    spark: SparkSession, duck: Duck, location: str
+) -> None:
+    snapshot = snapshot_of(spark, location)
+    assert search(duck, snapshot, "i", pa.array([2], pa.int32())) == 2
+    assert search(duck, snapshot, "i", pa.array([2], pa.int64())) is None
+    assert search(duck, snapshot, "x", pa.array([0.0])) is None
+    assert search(duck, snapshot, "at", pa.array([0], pa.timestamp("us", "UTC"))) is None
+    assert search(duck, snapshot, "i", pa.array([2], pa.int32()), reads=("a",)) is None
+
+
+def test_many_rows_and_far_tables_are_left_to_spark(
+    spark: SparkSession, duck: Duck, location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot, two = snapshot_of(spark, location), pa.array([2], pa.int32())
+    far = Duck(is_local=False)
+    assert search(far, snapshot, "i", two) == 2
+    monkeypatch.setattr(module, "NEAR_BYTES", 0)
+    assert search(far, snapshot, "i", two) is None
+    assert search(duck, snapshot, "i", two) == 2
+    monkeypatch.setattr(module, "MOST_ROWS", 1)
+    assert search(duck, snapshot, "i", two) is None
+    far.close()
+
+
+def test_columns_that_came_later_are_empty_or_left_to_spark(spark: SparkSession, duck: Duck, tmp_path: Path) -> None:
+    table = f"delta.{quote(str(tmp_path / 't'))}"
+    spark.sql(f"CREATE TABLE {table} AS SELECT 1L AS k, 'old' AS s")
+    spark.sql(f"ALTER TABLE {table} ADD COLUMN (later INT)")
+    spark.sql(f"INSERT INTO {table} VALUES (1, 'new', 5)")
+    found = duck.matching(
+        snapshot_of(spark, str(tmp_path / "t")),
+        [("k", "k"), ("later", "later")],
+        Keys((("k", "k"),), pa.table({"k": pa.array([1], pa.int64())}), null_safe=False),
+    )
+    assert found is None or multiset(found) == Counter(["(1, None)", "(1, 5)"])
+
+
+@pytest.mark.parametrize("columns", [("i",), ("s", "d"), ("i", "l", "t", "s", "d", "day", "b", "bin"), ()])
+def test_a_change_feed_is_summed_up_as_spark_sums_it(
+    spark: SparkSession, duck: Duck, tmp_path: Path, columns: tuple[str, ...]
+) -> None:
+    table = f"delta.{quote(str(tmp_path / 't'))}"
+    spark.sql(f"CREATE TABLE {table} ({SHAPE}) USING delta TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
+    for statement in (
+        f"INSERT INTO {table} SELECT * FROM VALUES {ROWS}",
+        f"UPDATE {table} SET s = 'b', x = 1.5 WHERE i = 2",
+        f"UPDATE {table} SET x = 2.5 WHERE i = 1",
+        f"DELETE FROM {table} WHERE i IS NULL",
+    ):
+        spark.sql(statement)
+    snapshot = snapshot_of(spark, str(tmp_path / "t"))
+    feed = read_changes(snapshot, 1, list(columns))
+    assert feed is not None
+    here = duck.summed(feed, snapshot, columns)
+    listed = ", ".join(columns)
+    there = spark.sql(
+        f"SELECT {listed}{', ' if columns else ''}"
+        f"SUM(IF({CHANGE_TYPE} IN ('insert', 'update_postimage'), 1, -1)) AS {WEIGHT} "
+        f"FROM table_changes_by_path('{tmp_path / 't'}', 2) "
+        f"{'GROUP BY ' + listed if columns else ''} HAVING {WEIGHT} <> 0"
+    ).toArrow()
+    assert here is not None
+    assert multiset(here) == multiset(there)
+
+
+def test_a_feed_with_floats_is_left_to_spark(spark: SparkSession, duck: Duck, location: str) -> None:
+    snapshot = snapshot_of(spark, location)
+    feed = read_changes(snapshot, 0, ["x"])
+    assert feed is not None
+    assert duck.summed(feed, snapshot, ["x"]) is None
