@@ -15,9 +15,10 @@ from trickle.refresh.window import SourceWindow
 ALWAYS_DIFFERENTIAL_ROWS = 1_000
 """Fewer changed rows than this are maintained differentially whatever was measured."""
 
-_STEP_SECONDS, _ROW_SECONDS = 0.06, 60e-6
+_CHANGE_SECONDS, _STEP_SECONDS, _ROW_SECONDS = 0.15, 0.02, 10e-6
 _READ_SECONDS, _BYTE_SECONDS = 0.3, 1e-8
-"""What a step, a changed row, a full refresh at least, and a byte of its sources cost on two cores: first guesses."""
+"""What a differential refresh at least, a step of it, and a changed row cost on two cores, and a full refresh at least
+and a byte of its sources: first guesses."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def choose(
 
 
 def _guesses(program: Program) -> dict[Action, Line]:
-    steps = Line(_STEP_SECONDS * len(program.steps), _ROW_SECONDS)
+    steps = Line(_CHANGE_SECONDS + _STEP_SECONDS * len(program.steps), _ROW_SECONDS)
     return {Action.DIFFERENTIAL: steps, Action.FULL: Line(_READ_SECONDS, _BYTE_SECONDS)}
 
 

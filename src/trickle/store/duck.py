@@ -55,7 +55,15 @@ class Duck:
     is_local: bool
     """Whether Spark computes on this machine too, so that nobody could read faster."""
     _database: duckdb.DuckDBPyConnection = field(
-        default_factory=lambda: duckdb.connect(config={"threads": cores(), "memory_limit": "1GB"})
+        # It fetches no extensions, and writes to no disk: what does not fit is Spark's.
+        default_factory=lambda: duckdb.connect(
+            config={
+                "threads": cores(),
+                "memory_limit": "1GB",
+                "temp_directory": "",
+                "autoinstall_known_extensions": False,
+            }
+        )
     )
 
     @staticmethod
