@@ -113,7 +113,7 @@ def _prepare_rows(target: Target, change: Kept, workspace: Workspace, duck: Duck
     found = _doomed_here(target, change.local, duck) if deleted and change.local is not None else None
     if change.local is not None and workspace.is_few(inserted) and (found is not None or not deleted):
         rows = _rows_here(target, change.local, found)
-        kept = workspace.keep_local(rows, from_arrow_schema(rows.schema), "rows")
+        kept = workspace.keep_local(rows, from_arrow_schema(rows.schema, prefer_timestamp_ntz=True), "rows")
         _require_all(deleted, found.num_rows if found is not None else 0)
         return Prepared(counts, _without(kept), (REFRESH, ROW) if deleted else None)
     weight = quote(WEIGHT)

@@ -207,7 +207,9 @@ class Steps:
             return None
         # The same tree has the same name in every refresh, so what is written above it stays the same too.
         name = f"near_{node.digest}"
-        self.use(name, self._workspace.keep_local(rows, from_arrow_schema(rows.schema), name))
+        self.use(
+            name, self._workspace.keep_local(rows, from_arrow_schema(rows.schema, prefer_timestamp_ntz=True), name)
+        )
         return Reference(name, node.columns)
 
     def _leaf(self, name: str) -> Leaf:
