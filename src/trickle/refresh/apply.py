@@ -150,7 +150,9 @@ def _rows_here(target: Target, change: pa.Table, doomed: pa.Table | None) -> pa.
     """The rows to merge or, where none goes, to append: those that come, with ids, and the ids of those that go."""
     weights = change.column(WEIGHT).to_pylist()
     copies = [place for place, weight in enumerate(weights) for _ in range(weight)]
-    arrivals = change.select(target.storage.columns).take(pa.array(copies, pa.int64()))
+    # Of rows that go only the ids are known: a column that is never NULL in the result is so here.
+    plain = pa.schema([change.schema.field(name).with_nullable(True) for name in target.storage.columns])
+    arrivals = change.select(plain.names).cast(plain).take(pa.array(copies, pa.int64()))
     arrivals = arrivals.append_column(REFRESH, pa.array([target.sequence] * len(copies), pa.int64()))
     arrivals = arrivals.append_column(ROW, pa.array(range(len(copies)), pa.int64()))
     if doomed is None:
