@@ -1,0 +1,221 @@
+"""At hand: what a refresh holds in the driver, and what it makes of that without Spark.
+
+Every leaf of a program has a name: a source, a source as it was before, a step. What is held under it is rows, which go
+to Spark when that first asks for them, or a result that Spark keeps. Plain parts of a tree over rows at hand are
+computed here, so that little is left to plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructField, StructType
+
+from trickle.algebra.aggregate import Aggregate
+from trickle.algebra.filter import Filter
+from trickle.algebra.opaque import Opaque
+from trickle.algebra.operator import Operator, rewrite, walk
+from trickle.algebra.program import Program
+from trickle.algebra.project import Project, exactly
+from trickle.algebra.reference import Reference
+from trickle.algebra.scan import Reading, Scan
+from trickle.algebra.semi_join import SemiJoin, Without
+from trickle.algebra.storage import STORED
+from trickle.refresh.plain import Types, plain_nodes
+from trickle.refresh.plan import RefreshPlan
+from trickle.store.delta_log import Snapshot
+from trickle.store.duck import Duck, Keys, Leaf
+from trickle.store.files import Files
+from trickle.store.leaves import PinnedLeaves, held, template
+from trickle.store.light import is_light, read, read_earlier
+from trickle.store.types import is_fed
+from trickle.store.workspace import Kept, Workspace
+
+
+_NARROWING = (Project, Filter, Aggregate, SemiJoin, Without)
+"""Of these the first input has at least as many rows: where there are too many of them, it is not tried either."""
+
+
+@dataclass
+class AtHand:
+    """What one refresh holds, by the names under which leaves look for it."""
+
+    plan: RefreshPlan
+    workspace: Workspace
+    duck: Duck
+    files: Files
+    feeds: dict[str, str] = field(default_factory=dict)
+    """Change feed that several stream tables share → its view."""
+    _kept: dict[str, Kept] = field(default_factory=dict)
+    _inlined: dict[str, Operator] = field(default_factory=dict)
+    """Step that is computed wherever it is used → how."""
+    _paths: dict[str, list[str]] = field(default_factory=dict)
+    """Table that DuckDB may read whole → its files; none where it may not."""
+
+    def hold(self, name: str, kept: Kept) -> None:
+        self._kept[name] = kept
+
+    def inline(self, step: str, node: Operator) -> None:
+        """From now on a step is computed wherever it is used."""
+        self._inlined[step] = node
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._kept
+
+    def __getitem__(self, name: str) -> Kept:
+        return self._kept[name]
+
+    def read_small(self, program: Program) -> None:
+        """Reads each small table once, whole, in the columns a program uses; where it must, as it was before too."""
+        columns: dict[tuple[str, Reading], dict[str, None]] = {}
+        for step in program.steps:
+            for node in walk(step.operator):
+                for table, reading, names in self._readings(node):
+                    columns.setdefault((table, reading), {}).update(dict.fromkeys(names))
+        for number, ((table, reading), names) in enumerate(columns.items(), start=1):
+            snapshot = self.snapshot(table)
+            if snapshot is None or not is_light(snapshot):
+                continue
+            if reading is Reading.AFTER:
+                rows = read(snapshot, list(names))
+            else:
+                rows = read_earlier(snapshot, self.plan.versions[table].before, list(names))
+            if rows is not None:  # else Spark will find the history gone, and say so
+                schema = snapshot.schema(rows.column_names)
+                self.hold(held(table, reading), self.workspace.keep_local(rows, schema, f"source_{number}"))
+
+    def _readings(self, node: Operator) -> Iterator[tuple[str, Reading, Iterable[str]]]:
+        """What a node reads: table, moment, columns. An opaque query may read any column of its sources."""
+        if isinstance(node, Scan) and node.reading is not Reading.DELTA:
+            yield node.table, node.reading, (source for source, _ in node.reads)
+        if isinstance(node, Opaque):
+            for table in sorted(node.sources):
+                reading = Reading.BEFORE if table in node.before else Reading.AFTER
+                yield table, reading, self.plan.pins[table].fields
+
+    def snapshot(self, table: str) -> Snapshot | None:
+        return self.plan.stored if table == STORED else self.plan.pins.get(table)
+
+    # For Spark
+
+    def text(self, node: Operator) -> str:
+        """The query that computes a tree, over what is held."""
+        return template(node).filled(PinnedLeaves(self.plan.versions, self._view))
+
+    def _view(self, name: str) -> str | None:
+        """The view in which Spark finds what is held under a name; None where it reads the Delta table itself."""
+        if name in self._kept:
+            return self._kept[name].view
+        snapshot = self.snapshot(name)
+        if snapshot and not is_light(snapshot):
+            return self.files.view(snapshot)
+        return self.feeds.get(name)
+
+    def is_far(self, node: Operator) -> bool:
+        """Whether Spark has to read a leaf, rather than having it handed over."""
+        if isinstance(node, Scan | Reference):
+            kept = self._held(node)
+            return kept is None or kept.local is None
+        return isinstance(node, Opaque)
+
+    # Without Spark
+
+    def matching(self, gather: SemiJoin, keys: pa.Table, name: str) -> Kept | None:
+        """The rows of a large table that match keys at hand, where they can be found here."""
+        scan = gather.input
+        assert isinstance(scan, Scan)
+        snapshot = self.snapshot(scan.table)
+        if snapshot is None:
+            return None
+        fields = snapshot.schema(source for source, _ in scan.reads)
+        schema = StructType(
+            [StructField(name, field.dataType) for (_, name), field in zip(scan.reads, fields, strict=True)]
+        )
+        if not keys.num_rows:
+            return self.workspace.keep_local(to_arrow_schema(schema).empty_table(), schema, name)
+        rows = self.duck.matching(snapshot, scan.reads, Keys(gather.pairs, keys, gather.null_safe))
+        return self.workspace.keep_local(rows, schema, name) if rows is not None else None
+
+    def nearer(self, root: Operator, *, even_if_trivial: bool = False) -> Operator:
+        """The tree with each plain part of it over rows at hand replaced by what it comes to."""
+        tree = self.with_inlined(root)
+        plain = plain_nodes(tree, self._types)
+
+        def replaced(node: Operator, is_too_much: bool = False) -> Operator:
+            is_worth_it = not self._is_trivial(node) or (even_if_trivial and node is tree)
+            if node in plain and is_worth_it and not is_too_much:
+                found = self._computed(node, plain[node])
+                if found:
+                    return found
+                is_too_much = True
+            more = node.inputs[:1] if is_too_much and isinstance(node, _NARROWING) else ()
+            return node.with_inputs(tuple(replaced(child, child in more) for child in node.inputs))
+
+        return replaced(tree)
+
+    def with_inlined(self, root: Operator) -> Operator:
+        """The tree with the steps in it that are computed wherever they are used."""
+
+        def put(node: Operator) -> Operator:
+            if isinstance(node, Reference) and node.step in self._inlined:
+                return exactly(self._inlined[node.step], node.columns)
+            return node
+
+        return rewrite(root, put) if self._inlined else root
+
+    def _computed(self, node: Operator, types: Types) -> Reference | None:
+        if isinstance(node, Reference):
+            return node
+        rows = self.duck.computed(node, self._leaf, pa.schema(list(types.items())))
+        if rows is None:
+            return None
+        # The same tree has the same name in every refresh, so what is written above it stays the same too.
+        name = f"near_{node.digest}"
+        schema = from_arrow_schema(rows.schema, prefer_timestamp_ntz=True)
+        self.hold(name, self.workspace.keep_local(rows, schema, name))
+        return Reference(name, node.columns)
+
+    def _leaf(self, name: str) -> Leaf:
+        kept = self._kept.get(name)
+        return kept.local if kept is not None and kept.local is not None else self._paths[name]
+
+    def _types(self, leaf: Scan | Reference) -> Types | None:
+        kept = self._held(leaf)
+        if kept is None and isinstance(leaf, Scan):
+            return self._types_in_files(leaf)
+        if kept is None or kept.local is None:
+            return None
+        reads = leaf.reads if isinstance(leaf, Scan) else [(name, name) for name in leaf.names]
+        return {name: kept.local.schema.field(source).type for source, name in reads}
+
+    def _types_in_files(self, scan: Scan) -> Types | None:
+        snapshot = self.plan.pins.get(scan.table)
+        if snapshot is None or scan.reading is Reading.DELTA or not self._find_files(snapshot, scan):
+            return None
+        reads = [(source, name) for source, name in scan.reads if is_fed(snapshot.type(source))]
+        types = to_arrow_schema(snapshot.schema(source for source, _ in reads)).types
+        return {name: type_ for (_, name), type_ in zip(reads, types, strict=True)}
+
+    def _find_files(self, snapshot: Snapshot, scan: Scan) -> bool:
+        """Whether DuckDB may read a table whole, from files that are known from now on."""
+        name = held(scan.table, scan.reading)
+        if name not in self._paths:
+            version = self.plan.versions[scan.table].before if scan.reading is Reading.BEFORE else snapshot.version
+            self._paths[name] = self.duck.files(snapshot, version)
+        return bool(self._paths[name])
+
+    def _held(self, leaf: Scan | Reference) -> Kept | None:
+        return self._kept.get(held(leaf.table, leaf.reading) if isinstance(leaf, Scan) else leaf.step)
+
+    def _is_trivial(self, node: Operator) -> bool:
+        """Whether Spark reads a node as easily as what it is made of: renamed rows, and files row by row."""
+        while isinstance(node, Project):
+            node = node.input
+        if isinstance(node, Scan | Reference):
+            return True
+        while isinstance(node, Project | Filter):
+            node = node.input
+        return isinstance(node, Scan) and self.is_far(node)
