@@ -34,7 +34,6 @@ from trickle.store.light import is_light, read, read_earlier
 from trickle.store.types import is_fed
 from trickle.store.workspace import Kept, Workspace
 
-
 _NARROWING = (Project, Filter, Aggregate, SemiJoin, Without)
 """Of these the first input has at least as many rows: where there are too many of them, it is not tried either."""
 
