@@ -303,6 +303,7 @@ def report_row(report: RefreshRecord) -> dict[str, Any]:
         "seconds": report.seconds,
         "predicted": report.predicted,
         "jobs": report.jobs,
+        "held_bytes": report.held_bytes,
         "started_at": report.started_at.isoformat(timespec="seconds"),
         "frontier": ", ".join(f"{key}@{at.version}" for key, at in report.frontier.items()),
     }

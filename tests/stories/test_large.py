@@ -30,6 +30,7 @@ def test_groups_by_state_and_by_key_follow_inserts_updates_and_deletes(t: trickl
     for report in t.refresh():
         assert report.action is trickle.Action.DIFFERENTIAL
         assert (report.rows_inserted, report.rows_updated, report.rows_deleted) == (1, 2, 2)
+        assert report.held_bytes == 0
     assert_right(t)
 
 

@@ -392,3 +392,20 @@ def test_full_after_the_storage_was_compacted_and_vacuumed(t: trickle.Trickle) -
     t.sql("INSERT INTO numbers VALUES (4)")
     assert t.refresh("doubled").action is Action.DIFFERENTIAL
     assert_right(t)
+
+
+def test_what_the_driver_holds_grows_with_the_change_and_not_with_the_tables(t: trickle.Trickle) -> None:
+    t.sql("CREATE TABLE events AS SELECT id, id % 1000 AS customer, uuid() AS note FROM range(100000)")
+    t.sql("CREATE TABLE customers AS SELECT id, concat('customer ', id, uuid()) AS name FROM range(50000)")
+    query = "SELECT e.id, e.note, c.name FROM events e JOIN customers c ON e.customer = c.id"
+    t.create_stream_table("named", query)
+    held = []
+    for changed in (10, 1000):
+        t.sql(f"UPDATE events SET note = 'changed' WHERE id < {changed}")
+        report = t.refresh("named")
+        assert report.action is Action.DIFFERENTIAL
+        assert report.rows_inserted == report.rows_deleted == changed
+        held.append(report.held_bytes)
+    assert_right(t)
+    assert 0 < held[0] < 20_000 < held[1] < 2_000_000
+    assert [report.held_bytes for report in t.history("named", limit=2)] == held[::-1]

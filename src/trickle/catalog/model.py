@@ -143,6 +143,8 @@ class RefreshRecord:
     rows_deleted: int = 0
     jobs: int = 0
     """Spark jobs it took."""
+    held_bytes: int = 0
+    """Of the rows that the driver held, at most at a time."""
     phases: Mapping[str, float] = field(default_factory=dict)
     """Seconds per phase, in order."""
     frontier: Frontier = field(default_factory=dict)

@@ -35,7 +35,7 @@ from trickle.errors import InternalError, UserError
 if TYPE_CHECKING:
     from sqlalchemy.engine import Dialect
 
-VERSION = 3
+VERSION = 4
 """Of this schema; a catalog that carries a higher one was written by a newer trickle."""
 
 MIGRATIONS = {
@@ -44,6 +44,7 @@ MIGRATIONS = {
         "ALTER TABLE trickle_stream_tables ADD COLUMN shown_frontier JSON",
     ),
     2: ("ALTER TABLE trickle_stream_tables ADD COLUMN measured JSON",),
+    3: ("ALTER TABLE trickle_refreshes ADD COLUMN held_bytes BIGINT DEFAULT 0 NOT NULL",),
 }
 """Version → the statements that lead to the next one, in words that both databases know."""
 
@@ -182,6 +183,7 @@ refreshes = Table(
     Column("rows_updated", BigInteger, nullable=False),
     Column("rows_deleted", BigInteger, nullable=False),
     Column("jobs", Integer, nullable=False),
+    Column("held_bytes", BigInteger, nullable=False),
     Column("phases", Json, nullable=False),
     Column("frontier", Json, nullable=False),
     Column("estimates", Json, nullable=False),

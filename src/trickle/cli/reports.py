@@ -85,7 +85,7 @@ def history_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
     if not rows:
         return Text("nothing was refreshed yet")
     table = _table("started (UTC)", "name", "action")
-    for name in ("inserted", "updated", "deleted", "seconds", "predicted", "jobs"):
+    for name in ("inserted", "updated", "deleted", "seconds", "predicted", "jobs", "held"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("reason", ratio=1)
     for row in rows:
@@ -99,6 +99,7 @@ def history_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
             _against(row["seconds"], row["predicted"]),
             _seconds(row["predicted"]),
             str(row["jobs"]),
+            size(row["held_bytes"]),
             Text(row["reason"]),
         )
     return table
@@ -116,6 +117,15 @@ def duration(seconds: float | None) -> str:
         if limit is None or seconds < limit:
             return f"{int(seconds // size)} {unit}"
     return ""
+
+
+def size(held: int) -> str:
+    """Bytes in the unit a person would use.
+
+    >>> size(0), size(900), size(12_400_000)
+    ('0 MB', '0 MB', '12 MB')
+    """
+    return f"{held / 1e6:.0f} MB"
 
 
 def _table(*names: str) -> Table:

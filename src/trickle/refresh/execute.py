@@ -247,6 +247,7 @@ class _Run:
             rows_updated=counts.updated,
             rows_deleted=counts.deleted,
             jobs=self._executor.jobs(self._refresh_id),
+            held_bytes=self._workspace.held_bytes,
             phases={name: round(seconds, 4) for name, seconds in self._phases.items()},
             frontier=self._plan.shown_frontier,
             estimates=choice.estimates,

@@ -209,6 +209,7 @@ class _Tick:
             started_at=begun,
             seconds=round(time.perf_counter() - started, 4),
             jobs=outcome.record.jobs + sum(item.jobs for item in inner),
+            held_bytes=max(item.held_bytes for item in (outcome.record, *inner)),
         )
         if inner:
             spent = round(sum(item.seconds for item in inner), 4)

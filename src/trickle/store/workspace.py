@@ -71,6 +71,8 @@ class Workspace:
         self._persisted: list[DataFrame] = []
         self._directory: TemporaryDirectory[str] | None = None
         self.is_local = is_local(session)
+        self.held_bytes = 0
+        """Of all rows that went through the driver: none of them is given back before the refresh ends."""
 
     def __enter__(self) -> Self:
         return self
@@ -103,6 +105,7 @@ class Workspace:
         same = rows if rows.schema == wanted else rows.cast(wanted)
         if not rows.num_rows:
             same = wanted.empty_table()  # PySpark 4.1 cannot take a table of no chunks, which an empty read is
+        self.held_bytes += same.nbytes
         return Kept(same.num_rows, same, lambda: self._named(self._handed(same, schema, step), step))
 
     def _named(self, frame: DataFrame, step: str) -> tuple[DataFrame, str]:
