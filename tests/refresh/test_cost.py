@@ -35,7 +35,8 @@ def test_costs_on_a_line_are_predicted_exactly(fixed: float, per_row: float, wor
 
 def test_one_point_is_enough_for_its_neighbourhood_and_a_first_one_counts_half() -> None:
     assert predict([Measurement(D, 1000, 2.0)], 1000, GUESSES[D]) == pytest.approx(2.0)
-    assert predict([Measurement(D, 1000, 2.0)], 2000, GUESSES[D]) == pytest.approx(3.5)
+    assert predict([Measurement(D, 20_000, 2.0)], 40_000, GUESSES[D]) == pytest.approx(3.5)
+    assert predict([Measurement(D, 10, 2.0)], 10_000, GUESSES[D]) < 10
     assert predict([Measurement(D, 1000, 2.0, is_first=True)], 1000, GUESSES[D]) == pytest.approx(1.0)
     warm = [Measurement(D, 1000, 9.0, is_first=True), Measurement(D, 1000, 2.0)]
     assert predict(warm, 1000, GUESSES[D]) == pytest.approx(2.0)

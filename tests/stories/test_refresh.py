@@ -7,10 +7,12 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from deltalake import DeltaTable
 
 import trickle
 from stories.check import assert_right, caught, counts, declared, rows, storage_commits, storage_files
 from trickle.catalog.model import Measurement
+from trickle.store import light
 
 Action = trickle.Action
 
@@ -398,10 +400,10 @@ def test_what_the_driver_holds_grows_with_the_change_and_not_with_the_tables(t: 
     t.sql("CREATE TABLE events AS SELECT id, id % 1000 AS customer, uuid() AS note FROM range(100000)")
     t.sql("CREATE TABLE customers AS SELECT id, concat('customer ', id, uuid()) AS name FROM range(50000)")
     query = "SELECT e.id, e.note, c.name FROM events e JOIN customers c ON e.customer = c.id"
-    t.create_stream_table("named", query)
+    t.create_stream_table("named", query, mode="DIFFERENTIAL")
     held = []
     for changed in (10, 1000):
-        t.sql(f"UPDATE events SET note = 'changed' WHERE id < {changed}")
+        t.sql(f"UPDATE events SET note = 'one of {changed}' WHERE id < {changed}")
         report = t.refresh("named")
         assert report.action is Action.DIFFERENTIAL
         assert report.rows_inserted == report.rows_deleted == changed
@@ -409,3 +411,24 @@ def test_what_the_driver_holds_grows_with_the_change_and_not_with_the_tables(t: 
     assert_right(t)
     assert 0 < held[0] < 20_000 < held[1] < 2_000_000
     assert [report.held_bytes for report in t.history("named", limit=2)] == held[::-1]
+
+
+def test_many_small_commits_are_put_together_and_nobody_notices(
+    orders: trickle.Trickle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    t = orders
+    monkeypatch.setattr(light, "COMPACTED_FILES", 5)
+    t.create_stream_table("small", "SELECT id, customer, CAST(amount AS DECIMAL(10,2)) AS amount FROM orders")
+    t.create_stream_table("sums", "SELECT customer, SUM(amount) AS total FROM small GROUP BY customer")
+    counted = []
+    for number in range(10, 24):
+        t.sql(f"INSERT INTO orders VALUES ({number}, 'dave', {number}, NULL)")
+        assert {report.action for report in t.refresh()} == {Action.DIFFERENTIAL}
+        assert {report.action for report in t.refresh()} == {Action.NO_DATA}
+        counted.append(len(DeltaTable(declared(t, "small").location).file_uris()))
+    assert max(counted) <= 5
+    assert min(counted[5:]) <= 2
+    t.sql("DELETE FROM orders WHERE id IN (1, 12, 20)")
+    assert {report.action for report in t.refresh()} == {Action.DIFFERENTIAL}
+    assert_right(t)
+    assert {report.action for report in t.history("sums")} == {Action.INITIAL, Action.DIFFERENTIAL, Action.NO_DATA}

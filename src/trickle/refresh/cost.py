@@ -31,6 +31,12 @@ WORTH_A_FIRST_TRY = 4.0
 LONGEST_WAIT = 16
 """After each try it takes twice as many refreshes to the next one, but no more than these."""
 
+STEEPEST = 4.0
+"""Until more is known, a unit of work takes at most so many times as long as was guessed.
+
+What ten rows took says little about ten thousand.
+"""
+
 _RECENT = 8
 _FADING = 0.7
 """An older measurement counts this part of the one after it."""
@@ -71,8 +77,9 @@ def predict(points: Sequence[Measurement], work: float, guess: Line) -> float:
 def _through(points: Sequence[tuple[float, float]], guess: Line) -> Line:
     """The line through points of about the same work, above a guessed fixed part."""
     work, seconds = median(units for units, _ in points), median(each for _, each in points)
-    fixed = min(guess.fixed, 0.7 * seconds)
-    return Line(fixed, (seconds - fixed) / work if work else 0.0)
+    steepest = (seconds - min(guess.fixed, 0.7 * seconds)) / work if work else 0.0
+    slope = min(steepest, STEEPEST * guess.per_unit)
+    return Line(seconds - slope * work, slope)
 
 
 def _fitted(points: Sequence[tuple[float, float]]) -> Line:

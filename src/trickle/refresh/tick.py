@@ -68,7 +68,9 @@ class Refresher:
             for item in graph.visible():
                 if item.id in wanted:
                     tick.run(item)
-            return tick.run(table, _FULL_ON_REQUEST if full else None)
+            record = tick.run(table, _FULL_ON_REQUEST if full else None)
+            tick.tidy()
+            return record
 
     def refresh_all(self) -> list[RefreshRecord]:
         """One tick over every active stream table. What fails is reported, and only what reads it stays behind."""
@@ -90,6 +92,7 @@ class Refresher:
                 except TrickleError as error:
                     behind.add(item.id)
                     reports.append(self.context.catalog.last_refresh(item.id) or failure(item, error, 0.0))
+            tick.tidy()
             return reports
 
     def plans(self, table: StreamTable) -> list[RefreshPlan]:
@@ -192,6 +195,11 @@ class _Tick:
             raise wrapped from error
         self._record(done)
         return done.record
+
+    def tidy(self) -> None:
+        """What is better done between refreshes than in one."""
+        for location in self.reached:
+            StorageTable(self.context.session, self.context.logs, location).tidy()
 
     def _refreshed(self, table: StreamTable, full_reason: str | None) -> _Done:
         """One table brought to the pins, its parts before it; what they cost is part of what it costs."""

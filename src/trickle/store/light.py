@@ -28,6 +28,11 @@ SMALL_BYTES = 512 * 1024
 MERGED_BYTES = 64 * 1024 * 1024
 """A table of ours up to this size is merged into here. At 20 MB that takes 0.35 s where Spark's MERGE takes 2 s."""
 
+COMPACTED_FILES = 32
+"""So many small files of a table of ours become one, between refreshes."""
+
+_SMALL_FILE = 1024 * 1024
+
 CHANGE_TYPE = "_change_type"
 """The column of a change feed that says what became of a row."""
 
@@ -65,6 +70,12 @@ def may_append(snapshot: Snapshot) -> bool:
 
 def may_merge(snapshot: Snapshot) -> bool:
     return snapshot.size_in_bytes <= MERGED_BYTES and may_append(snapshot)
+
+
+def should_compact(snapshot: Snapshot) -> bool:
+    """Whether a table of ours is in many small pieces, each of which costs every reader a look."""
+    files = len(snapshot.files or ())
+    return files >= COMPACTED_FILES and snapshot.size_in_bytes < files * _SMALL_FILE and may_append(snapshot)
 
 
 def has_exact_statistics(spark_type: str) -> bool:
@@ -136,6 +147,14 @@ def merge(
     merging = merging.when_not_matched_insert(values, predicate=f"{op} = 'I'")
     with _commit():
         merging.execute()
+
+
+def compact(location: str) -> None:
+    """The same rows in fewer files, which is no change to anybody. Raises Overtaken; then nothing was written."""
+    with _commit():
+        DeltaTable(local_path(location) or "").optimize.compact(
+            max_concurrent_tasks=1, commit_properties=CommitProperties(max_commit_retries=0)
+        )
 
 
 @contextmanager

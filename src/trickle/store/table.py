@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
@@ -188,6 +188,12 @@ class StorageTable:
             with self._transaction(commit):
                 self._merge_by_spark(rows.in_spark(), identity)
         return self._confirmed(commit)
+
+    def tidy(self) -> None:
+        """Puts many small files together. Not now, where somebody else is writing."""
+        if self._is(light.should_compact):
+            with suppress(light.Overtaken):
+                light.compact(self.location)
 
     def _is(self, fit: Callable[[Snapshot], bool]) -> bool:
         snapshot = self._logs.snapshot(self.location)
