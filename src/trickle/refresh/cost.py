@@ -28,8 +28,8 @@ WORTH_TRYING = 1.5
 WORTH_A_FIRST_TRY = 4.0
 """The same for a way that was never measured: a guess is a poor reason not to look."""
 
-LONGEST_WAIT = 16
-"""After each try it takes twice as many refreshes to the next one, but no more than these."""
+FIRST_WAIT, LONGEST_WAIT = 4, 16
+"""Refreshes before a first try, twice as many before each next one, and how many at most."""
 
 STEEPEST = 4.0
 """Until more is known, a unit of work takes at most so many times as long as was guessed.
@@ -119,4 +119,4 @@ def _is_due(action: Action, measured: Sequence[Measurement]) -> bool:
     """Whether so many refreshes went another way that this one is to be tried again."""
     places = [place for place, item in enumerate(measured) if item.action is action]
     waited = len(measured) - (places[-1] + 1 if places else 0)
-    return waited >= min(1 << len(places), LONGEST_WAIT)
+    return waited >= min(FIRST_WAIT << len(places), LONGEST_WAIT)
