@@ -212,7 +212,7 @@ def _without(kept: Kept, *columns: str) -> Rows:
 def _tally(kept: Kept, *columns: str) -> Counter[tuple[Any, ...]]:
     """How often each combination of values occurs; small results are counted here, large ones by Spark."""
     if kept.local is not None:
-        values = (kept.local.column(name).to_pylist() for name in columns)
-        return Counter(zip(*values, strict=True))
+        counts = kept.local.group_by(list(columns)).aggregate([([], "count_all")])
+        return Counter({tuple(row.values())[:-1]: row["count_all"] for row in counts.to_pylist()})
     counted = kept.frame.groupBy(*(quote(name) for name in columns)).count().collect()
     return Counter({tuple(row)[:-1]: row["count"] for row in counted})

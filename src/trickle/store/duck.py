@@ -24,7 +24,7 @@ from trickle.store.leaves import template
 from trickle.store.light import CHANGE_TYPE
 from trickle.store.types import is_compared, is_filed
 
-MOST_ROWS = 500_000
+MOST_ROWS = 1_000_000
 """More rows are not fetched: they would fill the driver, and computing with them is work enough for Spark."""
 
 NEAR_BYTES = 64 * 1024 * 1024

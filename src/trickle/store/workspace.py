@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from trickle.names import HIDDEN, quote
 from trickle.store.types import is_filed
 
-LOCAL_ROWS = 32_000
+LOCAL_ROWS = 200_000
 """Up to here a result of Spark comes to the driver."""
 
 FILED_ROWS = 10_000
