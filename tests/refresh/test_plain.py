@@ -234,11 +234,21 @@ def test_what_engines_may_see_differently_is_not_plain(text: str) -> None:
         SemiJoin(LEAF, other(), (("f", "f_o"),), null_safe=True),
         UnionAll((Project(LEAF, passing(["i"])), Project(LEAF, (Output("i", column("s")),)))),
         Project(Reference("elsewhere", ("i",)), passing(["i"])),
+        Project(LEAF, (Output("rate", condition("0.05")),)),
+        Aggregate(LEAF, ("s",), (Output("rate", condition("min(0.05)")),)),
     ],
     ids=lambda tree: next(type(node).__name__ for node in reversed(list(walk(tree)))),
 )
 def test_trees_that_compute_or_are_not_at_hand_are_not_plain(tree: Operator) -> None:
     assert tree not in plain_nodes(tree, types)
+
+
+def test_a_sum_that_spark_has_no_room_for_is_left_to_spark(duck: Duck) -> None:
+    total = Aggregate(LEAF, (), (Output("n", condition("sum(l)")),))
+    positive = Project(Filter(total, condition("n > 0")), (Output("yes", condition("TRUE")),))
+    large = pa.table(ROWS.set_column(1, "l", pa.array([2**63 - 1] * SIZE, pa.int64())))
+    assert positive in plain_nodes(positive, types)
+    assert duck.computed(positive, lambda _: large, pa.schema([("yes", pa.bool_())])) is None
 
 
 def test_types_that_come_out_differently_are_not_passed_on() -> None:

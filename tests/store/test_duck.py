@@ -111,6 +111,31 @@ def test_many_rows_and_far_tables_are_left_to_spark(
     far.close()
 
 
+def test_a_directory_that_looks_like_a_partition_is_just_a_directory(
+    spark: SparkSession, duck: Duck, tmp_path: Path
+) -> None:
+    place = str(tmp_path / "year=2024" / "t")
+    spark.sql(f"CREATE TABLE delta.{quote(place)} AS SELECT 1 AS year, 'one' AS s UNION ALL SELECT 2, 'two'")
+    snapshot = snapshot_of(spark, place)
+    assert search(duck, snapshot, "year", pa.array([2], pa.int32())) == 1
+    assert search(duck, snapshot, "year", pa.array([2024], pa.int32())) == 0
+
+
+def test_as_many_rows_are_doomed_as_copies_go(spark: SparkSession, duck: Duck, tmp_path: Path) -> None:
+    place = str(tmp_path / "t")
+    spark.sql(
+        f"CREATE TABLE delta.{quote(place)} AS SELECT * FROM VALUES "
+        "('a', DATE'10000-01-01', 1L), ('a', DATE'10000-01-01', 2L), ('a', DATE'10000-01-01', 3L), "
+        "(NULL, NULL, 4L), (NULL, NULL, 5L), ('b', NULL, 6L) AS t(s, d, id)"
+    )
+    going = spark.sql(
+        f"SELECT * FROM VALUES ('a', DATE'10000-01-01', -2L), (NULL, NULL, -1L), ('c', NULL, -1L) AS t(s, d, {WEIGHT})"
+    ).toArrow()
+    found = duck.doomed(snapshot_of(spark, place), ("id",), going)
+    assert found is not None
+    assert sorted(found.column("id").to_pylist()) == [1, 2, 4]
+
+
 def test_columns_that_came_later_are_empty_or_left_to_spark(spark: SparkSession, duck: Duck, tmp_path: Path) -> None:
     table = f"delta.{quote(str(tmp_path / 't'))}"
     spark.sql(f"CREATE TABLE {table} AS SELECT 1L AS k, 'old' AS s")

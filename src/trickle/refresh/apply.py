@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -17,7 +16,7 @@ from trickle.algebra.storage import Storage
 from trickle.errors import InternalError
 from trickle.names import HIDDEN, OP, REFRESH, ROW, VISIBLE, WEIGHT, quote, quote_all
 from trickle.store.delta_log import Snapshot
-from trickle.store.duck import Duck, Keys
+from trickle.store.duck import Duck
 from trickle.store.table import CommitInfo, Rows, StorageTable, StoredCommit
 from trickle.store.workspace import Kept, Workspace
 
@@ -165,25 +164,8 @@ def _rows_here(target: Target, change: pa.Table, doomed: pa.Table | None) -> pa.
 
 def _doomed_here(target: Target, change: pa.Table, duck: Duck) -> pa.Table | None:
     """The ids of the stored rows that a change deletes, found without Spark; None where Spark has to find them."""
-    columns = target.storage.columns
-    going = change.filter(pc.less(change.column(WEIGHT), 0))
-    reads = [(name, name) for name in (*columns, REFRESH, ROW)]
-    keys = Keys(tuple((name, name) for name in columns), going, null_safe=True)
-    stored = duck.matching(target.stored, reads, keys)
-    if stored is None:
-        return None
-    ordered = stored.sort_by([(REFRESH, "ascending"), (ROW, "ascending")])
-    wanted = Counter(dict(zip(_contents(going, columns), going.column(WEIGHT).to_pylist(), strict=True)))
-    places: list[int] = []
-    for place, content in enumerate(_contents(ordered, columns)):
-        if wanted[content] < 0:
-            wanted[content] += 1
-            places.append(place)
-    return ordered.select([REFRESH, ROW]).take(pa.array(places, pa.int64()))
-
-
-def _contents(rows: pa.Table, columns: Iterable[str]) -> Iterator[tuple[Any, ...]]:
-    return zip(*(rows.column(name).to_pylist() for name in columns), strict=True)
+    going = change.filter(pc.less(change.column(WEIGHT), 0)).select([*target.storage.columns, WEIGHT])
+    return duck.doomed(target.stored, (REFRESH, ROW), going)
 
 
 def _doomed(target: Target, change: Kept, workspace: Workspace) -> Kept:

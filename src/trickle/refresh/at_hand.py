@@ -7,7 +7,7 @@ computed here, so that little is left to plan.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -31,7 +31,7 @@ from trickle.store.duck import Duck, Keys, Leaf
 from trickle.store.files import Files
 from trickle.store.leaves import PinnedLeaves, held, template
 from trickle.store.light import is_light, read, read_earlier
-from trickle.store.types import is_fed
+from trickle.store.types import is_fed, is_itself
 from trickle.store.workspace import Kept, Workspace
 
 _NARROWING = (Project, Filter, Aggregate, SemiJoin, Without)
@@ -74,17 +74,21 @@ class AtHand:
             for node in walk(step.operator):
                 for table, reading, names in self._readings(node):
                     columns.setdefault((table, reading), {}).update(dict.fromkeys(names))
-        for number, ((table, reading), names) in enumerate(columns.items(), start=1):
-            snapshot = self.snapshot(table)
-            if snapshot is None or not is_light(snapshot):
-                continue
-            if reading is Reading.AFTER:
-                rows = read(snapshot, list(names))
-            else:
-                rows = read_earlier(snapshot, self.plan.versions[table].before, list(names))
-            if rows is not None:  # else Spark will find the history gone, and say so
-                schema = snapshot.schema(rows.column_names)
-                self.hold(held(table, reading), self.workspace.keep_local(rows, schema, f"source_{number}"))
+        for (table, reading), names in columns.items():
+            self.read(table, reading, list(names))
+
+    def read(self, table: str, reading: Reading, columns: Sequence[str]) -> None:
+        """Reads a table whole, if it is small."""
+        snapshot = self.snapshot(table)
+        if snapshot is None or not is_light(snapshot):
+            return
+        if reading is Reading.AFTER:
+            rows = read(snapshot, list(columns))
+        else:
+            rows = read_earlier(snapshot, self.plan.versions[table].before, list(columns))
+        if rows is not None:  # else Spark will find the history gone, and say so
+            schema, step = snapshot.schema(rows.column_names), f"source_{len(self._kept) + 1}"
+            self.hold(held(table, reading), self.workspace.keep_local(rows, schema, step))
 
     def _readings(self, node: Operator) -> Iterator[tuple[str, Reading, Iterable[str]]]:
         """What a node reads: table, moment, columns. An opaque query may read any column of its sources."""
@@ -108,7 +112,7 @@ class AtHand:
         """The view in which Spark finds what is held under a name; None where it reads the Delta table itself."""
         if name in self._kept:
             return self._kept[name].view
-        snapshot = self.snapshot(name)
+        snapshot = next((self.snapshot(key) for key in self.plan.versions if held(key, Reading.AFTER) == name), None)
         if snapshot and not is_light(snapshot):
             return self.files.view(snapshot)
         return self.feeds.get(name)
@@ -168,11 +172,13 @@ class AtHand:
     def _computed(self, node: Operator, types: Types) -> Reference | None:
         if isinstance(node, Reference):
             return node
+        # The same tree has the same name in every refresh, so what is written above it stays the same too.
+        name = f"near_{node.digest}"
+        if name in self._kept:
+            return Reference(name, node.columns)
         rows = self.duck.computed(node, self._leaf, pa.schema(list(types.items())))
         if rows is None:
             return None
-        # The same tree has the same name in every refresh, so what is written above it stays the same too.
-        name = f"near_{node.digest}"
         schema = from_arrow_schema(rows.schema, prefer_timestamp_ntz=True)
         self.hold(name, self.workspace.keep_local(rows, schema, name))
         return Reference(name, node.columns)
@@ -188,7 +194,7 @@ class AtHand:
         if kept is None or kept.local is None:
             return None
         reads = leaf.reads if isinstance(leaf, Scan) else [(name, name) for name in leaf.names]
-        return {name: kept.local.schema.field(source).type for source, name in reads}
+        return {name: kept.local.schema.field(source).type for source, name in reads if is_itself(kept.schema[source])}
 
     def _types_in_files(self, scan: Scan) -> Types | None:
         snapshot = self.plan.pins.get(scan.table)

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from trickle.algebra.program import Program
 from trickle.algebra.reference import Reference
-from trickle.algebra.storage import STORED, stored
+from trickle.algebra.storage import stored
 from trickle.catalog.model import Action, Measurement, Progress, RefreshRecord
 from trickle.errors import Reinitialise
 from trickle.failpoints import reach
@@ -24,7 +24,7 @@ from trickle.refresh.choose import Choice
 from trickle.refresh.plan import Programs, RefreshPlan
 from trickle.refresh.spark_errors import is_file_missing, is_overflow, no_raw_java, translate
 from trickle.refresh.steps import Resources, Steps
-from trickle.store.light import is_light, read
+from trickle.store.light import is_light
 from trickle.store.logs import DeltaLogs
 from trickle.store.table import CommitInfo, StorageTable, StoredCommit
 from trickle.store.workspace import Workspace
@@ -167,9 +167,7 @@ class _Run:
                     self._steps.frame(storage.contents), "contents", is_large=not is_light(held)
                 )
             self._steps.use("contents", contents)
-            if is_light(held):
-                rows = read(held, list(storage.columns))
-                self._steps.use(STORED, self._workspace.keep_local(rows, held.schema(rows.column_names), "stored"))
+            self._steps.read_stored(storage.columns)
             change = storage.difference(Reference("contents", storage.columns), stored(storage.columns))
         if contents.local is not None:
             return self._apply(choice, self._steps.change(change))

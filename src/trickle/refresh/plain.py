@@ -147,9 +147,10 @@ def _type(expression: Expression, types: Types) -> pa.DataType | None:
         case exp.Is() if isinstance(expression.expression, exp.Null):
             return pa.bool_() if parts[0] is not None else None
         case exp.In() if not {"query", "unnest", "field"} & {name for name, value in expression.args.items() if value}:
-            return pa.bool_() if all(_are_comparable(parts[0], part) for part in parts[1:]) else None
+            return pa.bool_() if _is_comparison(expression.this, expression.expressions, types) else None
         case exp.Between():
-            return pa.bool_() if all(_are_comparable(parts[0], part) for part in parts[1:]) else None
+            ends = expression.args["low"], expression.args["high"]
+            return pa.bool_() if _is_comparison(expression.this, ends, types) else None
         case exp.Neg() | exp.Mul():
             return _number_type(parts)
         case exp.Substring():
@@ -161,7 +162,7 @@ def _type(expression: Expression, types: Types) -> pa.DataType | None:
         case exp.Count():
             return pa.int64() if parts[0] is not None or isinstance(expression.this, exp.Star) else None
     if isinstance(expression, _COMPARISONS):
-        return pa.bool_() if _are_comparable(parts[0], parts[1]) else None
+        return pa.bool_() if _is_comparison(expression.this, [expression.expression], types) else None
     return None
 
 
@@ -170,8 +171,21 @@ def _literal_type(literal: exp.Literal) -> pa.DataType | None:
         return pa.string() if _PLAIN_TEXT.fullmatch(literal.name) else None
     if literal.is_int:
         return pa.int32() if int(literal.name) <= _LARGEST_INT else None
-    fraction = _FRACTION.fullmatch(literal.name)
-    return pa.decimal128(len(fraction[1]) + len(fraction[2]), len(fraction[2])) if fraction else None
+    return None
+
+
+def _operand(expression: Expression, types: Types) -> pa.DataType | None:
+    """The type of one side of a comparison. A fraction is a number there, whatever type it has elsewhere."""
+    bare = expression.unnest()
+    fraction = _FRACTION.fullmatch(bare.name) if isinstance(bare, exp.Literal) and not bare.is_string else None
+    if fraction:
+        return pa.decimal128(len(fraction[1]) + len(fraction[2]), len(fraction[2]))
+    return _type(expression, types)
+
+
+def _is_comparison(first: Expression, others: Iterable[Expression], types: Types) -> bool:
+    one = _operand(first, types)
+    return all(_are_comparable(one, _operand(other, types)) for other in others)
 
 
 def _is_later_day(sum_: exp.Binary, day: pa.DataType | None) -> bool:

@@ -6,7 +6,7 @@ is at hand from then on, the rest stays with Spark. Steps that do not need each 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,10 +17,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StringType
 
 from trickle.algebra.operator import Operator, walk
+from trickle.algebra.over import Over
 from trickle.algebra.program import Program, Step, StepKind
 from trickle.algebra.prune import prune
 from trickle.algebra.reference import Reference
+from trickle.algebra.scan import Reading
 from trickle.algebra.semi_join import SemiJoin
+from trickle.algebra.storage import STORED
+from trickle.algebra.top_k import TopK
 from trickle.engine.machine import cores
 from trickle.names import WEIGHT
 from trickle.refresh.apply import Change
@@ -30,7 +34,7 @@ from trickle.refresh.plan import RefreshPlan
 from trickle.store.duck import Duck
 from trickle.store.feeds import Feeds
 from trickle.store.files import Files
-from trickle.store.leaves import changes, template
+from trickle.store.leaves import held, template
 from trickle.store.light import CHANGE_TYPE, read_changes
 from trickle.store.workspace import Kept, Workspace
 
@@ -97,13 +101,16 @@ class Steps:
             versions = self._plan.versions[step.table]
             shared = self._resources.feeds.view(versions, window.rows_changed, columns, source.fields)
             if shared:
-                self._at_hand.feeds[changes(step.table)] = shared
+                self._at_hand.feeds[held(step.table, Reading.DELTA)] = shared
             return self.keep(self.frame(step.operator), f"feed_{step.name}")
         summed = self._resources.duck.summed(rows, source, columns)
         if summed is not None:
             return self._workspace.keep_local(summed, source.schema(columns).add(WEIGHT, LongType()), step.name)
         schema = source.schema(columns).add(CHANGE_TYPE, StringType())
-        self.use(changes(step.table), self._workspace.keep_local(rows.select(schema.names), schema, f"log_{step.name}"))
+        self.use(
+            held(step.table, Reading.DELTA),
+            self._workspace.keep_local(rows.select(schema.names), schema, f"log_{step.name}"),
+        )
         return self.keep(self.frame(step.operator), f"feed_{step.name}")
 
     def gather(self, program: Program, feeds: Mapping[str, Kept]) -> Change:
@@ -123,7 +130,7 @@ class Steps:
 
     def _run_step(self, step: Step) -> None:
         """Over rows at hand a short step is computed where it is used, all others once."""
-        if step.kind is StepKind.GATHER and step.table not in self._at_hand:
+        if step.kind is StepKind.GATHER and held(step.table, Reading.AFTER) not in self._at_hand:
             self.use(step.name, self._gathered(step))
             return
         node = self._at_hand.nearer(step.operator)
@@ -139,7 +146,7 @@ class Steps:
         gather = step.operator
         assert isinstance(gather, SemiJoin)
         wanted = frozenset(key for _, key in gather.pairs)
-        keys = self._at_hand.nearer(prune(self._at_hand.with_inlined(gather.keys), wanted), even_if_trivial=True)
+        keys = self._at_hand.nearer(_pruned(self._at_hand.with_inlined(gather.keys), wanted), even_if_trivial=True)
         if not isinstance(keys, Reference):
             name = f"{step.name}_keys"
             self.use(name, self.keep(self.frame(keys), name))
@@ -150,6 +157,10 @@ class Steps:
             return self.keep(self.frame(gather), step.name)
         found = self._at_hand.matching(gather, values, step.name)
         return found or self.keep(self.frame(narrowed(gather, values)), step.name)
+
+    def read_stored(self, columns: Sequence[str]) -> None:
+        """Brings what is stored to hand, where it is little."""
+        self._at_hand.read(STORED, Reading.AFTER, columns)
 
     def use(self, name: str, kept: Kept) -> None:
         """What leaves of this name are from now on."""
@@ -185,6 +196,11 @@ class Steps:
 
     def frame(self, node: Operator) -> DataFrame:
         return self._workspace.sql(self._at_hand.text(node))
+
+
+def _pruned(keys: Operator, wanted: frozenset[str]) -> Operator:
+    """The keys alone. Which row comes first among equals depends on all columns, so there they stay."""
+    return keys if any(isinstance(node, TopK | Over) for node in walk(keys)) else prune(keys, wanted)
 
 
 def _needs(steps: Iterable[Step]) -> dict[str, set[str]]:

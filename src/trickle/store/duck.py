@@ -9,18 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TypeAlias
 
 import duckdb
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
+from sqlglot import exp
 
 from trickle.algebra.operator import Operator
 from trickle.engine.machine import cores
 from trickle.names import WEIGHT
 from trickle.store.delta_log import Snapshot
 from trickle.store.files import at_version, plain_paths
-from trickle.store.leaves import template
+from trickle.store.leaves import Template, placed
 from trickle.store.light import CHANGE_TYPE
 from trickle.store.types import is_compared, is_filed
 
@@ -81,13 +83,33 @@ class Duck:
         compared = zip(_compared(reads, keys), wanted, strict=True)
         matches = " AND ".join(f"t.{_quoted(column)} {equals} k.{key}" for column, key in compared)
         found = self._query(
-            f"SELECT {_listed(sources)} FROM {_parquet(paths)} AS t SEMI JOIN k ON {matches} LIMIT {MOST_ROWS + 1}",
+            f"SELECT {_listed(sources)} FROM {_parquet(paths)} AS t SEMI JOIN k ON {matches}",
+            to_arrow_schema(snapshot.schema(sources)),
             k=pa.table(wanted),
         )
-        if found is None or not self.may_hold(found.num_rows):
+        return found.rename_columns([name for _, name in reads]) if found is not None else None
+
+    def doomed(self, snapshot: Snapshot, ids: Sequence[str], going: pa.Table) -> pa.Table | None:
+        """The ids of n rows for every row of weight −n that equals them in all its columns; None as above."""
+        columns = [name for name in going.column_names if name != WEIGHT]
+        pairs = tuple((name, name) for name in columns)
+        keys = Keys(pairs, going, null_safe=True)
+        paths = plain_paths(snapshot, _MOST_FILES) if self._may_search(snapshot, pairs, keys) else []
+        if not paths:
             return None
-        schema = to_arrow_schema(snapshot.schema(sources))
-        return found.rename_columns(schema.names).cast(schema).rename_columns([name for _, name in reads])
+        named = {f"k{number}": going.column(name) for number, name in enumerate(columns)}
+        matches = " AND ".join(
+            f"s.{_quoted(name)} IS NOT DISTINCT FROM k.{key}" for name, key in zip(columns, named, strict=True)
+        )
+        listed = ", ".join(map(_quoted, ids))
+        return self._query(
+            f"SELECT {listed} FROM ("
+            f"  SELECT {listed}, k.w, row_number() OVER (PARTITION BY k.n ORDER BY {listed}) AS r "
+            f"  FROM {_parquet(paths)} AS s JOIN (SELECT *, row_number() OVER () AS n FROM going) AS k ON {matches}) "
+            "WHERE r <= -w",
+            to_arrow_schema(snapshot.schema(ids)),
+            going=pa.table(named | {"w": going.column(WEIGHT)}),
+        )
 
     def summed(self, feed: pa.Table, snapshot: Snapshot, columns: Sequence[str]) -> pa.Table | None:
         """The rows of a change feed with their weights, equal ones together; None where Spark has to do it."""
@@ -96,11 +118,8 @@ class Duck:
         weight = f"sum(CASE WHEN {_quoted(CHANGE_TYPE)} IN {_ARRIVALS} THEN 1 ELSE -1 END)::BIGINT"
         listed = f"{_listed(columns)}, {weight}" if columns else weight
         groups = f"GROUP BY {', '.join(map(_quoted, columns))} " if columns else ""
-        found = self._query(f"SELECT {listed} AS w FROM feed {groups}HAVING {weight} <> 0", feed=feed)
-        if found is None:
-            return None
         schema = to_arrow_schema(snapshot.schema(columns)).append(pa.field(WEIGHT, pa.int64()))
-        return found.rename_columns(schema.names).cast(schema)
+        return self._query(f"SELECT {listed} AS w FROM feed {groups}HAVING {weight} <> 0", schema, feed=feed)
 
     def files(self, snapshot: Snapshot, version: int) -> list[str]:
         """The files of a table that is read whole as soon as Spark would have planned to; none of any other."""
@@ -110,22 +129,15 @@ class Duck:
 
     def computed(self, node: Operator, leaf: Callable[[str], Leaf], schema: pa.Schema) -> pa.Table | None:
         """The rows of a plain tree; None where Spark has to compute them."""
-        text = template(node, "duckdb")
-        # DuckDB's sums have more digits than Spark's.
-        listed = ", ".join(
-            f"{_quoted(name)}::BIGINT" if type_ == pa.int64() else _quoted(name)
-            for name, type_ in zip(schema.names, schema.types, strict=True)
-        )
+        text = _template(node)
         tables = {name: leaf(held) for name, held in text.tables().items()}
-        found = self._query(f"SELECT {listed} FROM ({text.text}) AS t LIMIT {MOST_ROWS + 1}", **tables)
-        if found is None or not self.may_hold(found.num_rows):
-            return None
-        return found.rename_columns(schema.names).cast(schema)
+        return self._query(f"SELECT {', '.join(map(_quoted, schema.names))} FROM ({text.text}) AS t", schema, **tables)
 
     def close(self) -> None:
         self._database.close()
 
-    def _query(self, text: str, **tables: Leaf) -> pa.Table | None:
+    def _query(self, text: str, schema: pa.Schema, **tables: Leaf) -> pa.Table | None:
+        """What a query finds, as this schema has it; None where that is too much, or cannot be had."""
         try:
             with self._database.cursor() as cursor:
                 for name, table in tables.items():
@@ -133,8 +145,9 @@ class Duck:
                         cursor.register(name, table)
                     else:
                         cursor.execute(f"CREATE TEMP VIEW {_quoted(name)} AS SELECT * FROM {_parquet(table)}")
-                return cursor.sql(text).to_arrow_table()
-        except duckdb.Error:  # whatever is wrong with a file, Spark says it better
+                found = cursor.sql(f"{text} LIMIT {MOST_ROWS + 1}").to_arrow_table()
+            return found.rename_columns(schema.names).cast(schema) if self.may_hold(found.num_rows) else None
+        except (duckdb.Error, pa.ArrowInvalid):  # whatever is wrong with a file, Spark says it better
             return None
 
     def _may_search(self, snapshot: Snapshot, reads: Sequence[tuple[str, str]], keys: Keys) -> bool:
@@ -149,6 +162,16 @@ class Duck:
                 keys.values.schema.field(key).type == type_ for (_, key), type_ in zip(keys.pairs, types, strict=True)
             )
         )
+
+
+@lru_cache(maxsize=4_000)
+def _template(node: Operator) -> Template:
+    """The SQL of a plain tree for DuckDB. Its sums have more digits than Spark's; where they need them, Spark adds."""
+
+    def bounded(part: exp.Expr) -> exp.Expr:
+        return exp.cast(part, exp.DType.BIGINT) if isinstance(part, exp.Sum) else part
+
+    return placed(node, lambda query: query.transform(bounded, copy=False).sql(dialect="duckdb"))
 
 
 def _compared(reads: Iterable[tuple[str, str]], keys: Keys) -> list[str]:
@@ -167,7 +190,8 @@ def _listed(columns: Sequence[str]) -> str:
 
 
 def _parquet(paths: Iterable[str]) -> str:
-    return f"read_parquet([{', '.join(map(_literal, paths))}])"
+    # A directory called `year=2024` is just a directory.
+    return f"read_parquet([{', '.join(map(_literal, paths))}], hive_partitioning = false)"
 
 
 def _quoted(name: str) -> str:

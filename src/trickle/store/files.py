@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import uuid
 from dataclasses import dataclass, field, replace
+from threading import Lock
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -44,9 +45,14 @@ class Files:
 
     session: SparkSession
     _kept: dict[str, _Table] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
 
     def view(self, snapshot: Snapshot) -> str | None:
         """The temporary view of a table; None where Delta has to read it."""
+        with self._lock:
+            return self._view(snapshot)
+
+    def _view(self, snapshot: Snapshot) -> str | None:
         found = self._kept.pop(snapshot.location, None)
         if found and (found.table_id, found.version) != (snapshot.table_id, snapshot.version):
             self._release(found)

@@ -14,7 +14,6 @@ from functools import lru_cache
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.dialects.dialect import DialectType
 
 from trickle.algebra.lower import Leaves, lower
 from trickle.algebra.operator import Operator
@@ -136,30 +135,21 @@ class _Places:
 
 
 @lru_cache(maxsize=4_000)
-def template(node: Operator, dialect: DialectType = SparkSql) -> Template:
+def template(node: Operator) -> Template:
+    """The SQL of a tree for Spark."""
+    return placed(node, lambda query: query.sql(dialect=SparkSql))
+
+
+def placed(node: Operator, write: Callable[[exp.Query], str]) -> Template:
+    """The SQL of a tree, as somebody writes it."""
     places = _Places()
-    text = lower(node, places).sql(dialect=dialect)
+    text = write(lower(node, places))
     return Template(text, tuple(places.found))
 
 
 def held(name: str, reading: str | None) -> str:
-    """The name under which the rows of a source or a step are held."""
-    match reading:
-        case Reading.BEFORE:
-            return earlier(name)
-        case Reading.DELTA:
-            return changes(name)
-    return name
-
-
-def earlier(table: str) -> str:
-    """The name under which the rows of a source before the window are held."""
-    return f"{table} before"
-
-
-def changes(table: str) -> str:
-    """The name under which the change feed of a source is held."""
-    return f"{table} changes"
+    """The name under which the rows of a source or a step are held. No step is called like a source."""
+    return name if reading is None else f"{name} {reading}"
 
 
 def _view(name: str) -> exp.Table:

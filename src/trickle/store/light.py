@@ -37,7 +37,7 @@ CHANGE_TYPE = "_change_type"
 """The column of a change feed that says what became of a row."""
 
 _FEATURES = frozenset({"timestampNtz", "changeDataFeed", "invariants", "appendOnly"})
-_TYPES = re.compile(r'"type": "(?:void|interval|variant|char|varchar|geometry|geography)')
+_TYPES = re.compile(r'"type": "(?:void|interval|variant|char|varchar|geometry|geography)|__CHAR_VARCHAR|__COLLATIONS')
 
 # delta-rs 1.6 writes decimal and timestamp statistics as doubles and text that Spark may read as a slightly different
 # bound, and leaves NaN out where Spark counts it as the largest value: files would be skipped that should be read.
@@ -59,7 +59,7 @@ def is_plain(snapshot: Snapshot) -> bool:
     return (
         local_path(snapshot.location) is not None
         and snapshot.features <= _FEATURES
-        and not any(_TYPES.search(field) or "__CHAR_VARCHAR" in field for field in snapshot.fields.values())
+        and not any(_TYPES.search(field) for field in snapshot.fields.values())
     )
 
 

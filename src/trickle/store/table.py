@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from trickle.catalog.model import Action, Frontier, SourceVersion
-from trickle.errors import RetryableError
+from trickle.errors import RetryableError, TrickleError
 from trickle.names import OP, literal, quote, quote_all
 from trickle.store import light
 from trickle.store.delta_log import CDF_PROPERTY, CommitMissing, Snapshot
@@ -190,9 +190,9 @@ class StorageTable:
         return self._confirmed(commit)
 
     def tidy(self) -> None:
-        """Puts many small files together. Not now, where somebody else is writing."""
-        if self._is(light.should_compact):
-            with suppress(light.Overtaken):
+        """Puts many small files together. Another time, where that fails: what was refreshed is refreshed."""
+        with suppress(light.Overtaken, TrickleError, OSError):
+            if self._is(light.should_compact):
                 light.compact(self.location)
 
     def _is(self, fit: Callable[[Snapshot], bool]) -> bool:

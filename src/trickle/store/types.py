@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 
+from pyspark.sql.types import StringType, StructField
+
+_PADDED = "__CHAR_VARCHAR_TYPE_STRING"
+
 _COMPARED = re.compile(r"string|byte|short|integer|long|date|boolean|binary|decimal\(\d+,\d+\)")
 
 
@@ -20,3 +24,10 @@ def is_fed(type_: object) -> bool:
 def is_filed(type_: object) -> bool:
     """Whether values come the same from a Parquet file."""
     return is_fed(type_) or type_ in ("timestamp", "timestamp_ntz")
+
+
+def is_itself(field: StructField) -> bool:
+    """Whether a column is its values and nothing more: no text that is padded, or compared by rules of its own."""
+    return _PADDED not in (field.metadata or {}) and (
+        not isinstance(field.dataType, StringType) or field.dataType == StringType()
+    )

@@ -7,6 +7,7 @@ Larger ones stay on the cluster. Nothing outlives the refresh.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from tempfile import TemporaryDirectory
 from threading import Lock
 from types import TracebackType
@@ -39,9 +40,16 @@ def is_local(session: SparkSession) -> bool:
 class Kept:
     """A result that stays readable until the refresh ends. Rows that are here go to Spark when it first asks."""
 
-    def __init__(self, rows: int, local: pa.Table | None, evaluated: Callable[[], tuple[DataFrame, str]]) -> None:
+    def __init__(
+        self,
+        rows: int,
+        local: pa.Table | None,
+        schema: StructType,
+        evaluated: Callable[[], tuple[DataFrame, str]],
+    ) -> None:
         self.rows = rows
         self.local = local
+        self.schema = schema
         self._evaluated = evaluated
         self._in_spark: tuple[DataFrame, str] | None = None
         self._lock = Lock()
@@ -70,6 +78,8 @@ class Workspace:
         self._views: list[str] = []
         self._persisted: list[DataFrame] = []
         self._directory: TemporaryDirectory[str] | None = None
+        self._files = count()
+        self._lock = Lock()
         self.is_local = is_local(session)
         self.held_bytes = 0
         """Of all rows that went through the driver: none of them is given back before the refresh ends."""
@@ -105,15 +115,16 @@ class Workspace:
         same = rows if rows.schema == wanted else rows.cast(wanted)
         if not rows.num_rows:
             same = wanted.empty_table()  # PySpark 4.1 cannot take a table of no chunks, which an empty read is
-        self.held_bytes += same.nbytes
-        return Kept(same.num_rows, same, lambda: self._named(self._handed(same, schema, step), step))
+        with self._lock:
+            self.held_bytes += same.nbytes
+        return Kept(same.num_rows, same, schema, lambda: self._named(self._handed(same, schema), step))
 
     def _named(self, frame: DataFrame, step: str) -> tuple[DataFrame, str]:
         return frame, self.name(frame, step)
 
-    def _handed(self, rows: pa.Table, schema: StructType, step: str) -> DataFrame:
+    def _handed(self, rows: pa.Table, schema: StructType) -> DataFrame:
         if self._may_file(rows, schema):
-            return self._filed(rows, schema, step)
+            return self._filed(rows, schema)
         return self.session.createDataFrame(rows, schema).coalesce(1)
 
     def _may_file(self, rows: pa.Table, schema: StructType) -> bool:
@@ -121,10 +132,10 @@ class Workspace:
             return False
         return all(is_filed(field.dataType.jsonValue()) for field in schema)
 
-    def _filed(self, rows: pa.Table, schema: StructType, step: str) -> DataFrame:
-        if self._directory is None:
-            self._directory = TemporaryDirectory(prefix="trickle-")
-        path = f"{self._directory.name}/{step}.parquet"
+    def _filed(self, rows: pa.Table, schema: StructType) -> DataFrame:
+        with self._lock:
+            self._directory = self._directory or TemporaryDirectory(prefix="trickle-")
+            path = f"{self._directory.name}/{next(self._files)}.parquet"
         parquet.write_table(rows, path, compression="none")
         # Days before 1582 are days before 1582.
         reader = self.session.read.schema(schema).option("datetimeRebaseMode", "CORRECTED")
@@ -138,4 +149,4 @@ class Workspace:
                 return self.keep_local(head, frame.schema, step)
         persisted = frame.persist()
         self._persisted.append(persisted)
-        return Kept(persisted.count(), None, lambda: self._named(persisted, step))
+        return Kept(persisted.count(), None, frame.schema, lambda: self._named(persisted, step))
