@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     import trickle
 
 TPCH = Path("tests/tpch")
+
+# A busy machine makes no example wrong.
+hypothesis.settings.register_profile("busy", deadline=None)
+hypothesis.settings.load_profile("busy")
 
 
 @pytest.fixture(scope="session")

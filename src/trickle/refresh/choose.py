@@ -15,7 +15,7 @@ from trickle.refresh.window import SourceWindow
 ALWAYS_DIFFERENTIAL_ROWS = 1_000
 """Fewer changed rows than this are maintained differentially whatever was measured."""
 
-_CHANGE_SECONDS, _STEP_SECONDS, _ROW_SECONDS = 0.15, 0.02, 10e-6
+_CHANGE_SECONDS, _STEP_SECONDS, _ROW_SECONDS = 0.15, 0.02, 6e-6
 _READ_SECONDS, _BYTE_SECONDS = 0.3, 1e-8
 """What a differential refresh at least, a step of it, and a changed row cost on two cores, and a full refresh at least
 and a byte of its sources: first guesses."""

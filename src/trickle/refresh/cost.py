@@ -19,6 +19,9 @@ Seconds = Mapping[Action, float]
 WARM = 0.5
 """Of what it took where Spark met it for the first time, a refresh takes this part later on."""
 
+LOADED = 0.8
+"""The same of a first load, most of which is reading and writing."""
+
 MARGIN = 0.85
 """A way is left for another that takes at most this part of its time: a little more or less is noise."""
 
@@ -31,7 +34,7 @@ WORTH_A_FIRST_TRY = 4.0
 FIRST_WAIT, LONGEST_WAIT = 4, 16
 """Refreshes before a first try, twice as many before each next one, and how many at most."""
 
-STEEPEST = 4.0
+STEEPEST = 1.5
 """Until more is known, a unit of work takes at most so many times as long as was guessed.
 
 What ten rows took says little about ten thousand.
@@ -65,13 +68,17 @@ class Pick:
 def predict(points: Sequence[Measurement], work: float, guess: Line) -> float:
     """Seconds for so much work, from the measurements of one way, oldest first."""
     warm = [point for point in points if not (point.is_first or point.is_load)]
-    known = [(point.work, point.seconds) for point in warm] or [(point.work, WARM * point.seconds) for point in points]
+    known = [(point.work, point.seconds) for point in warm] or [(point.work, _later(point)) for point in points]
     if not known:
         return guess.at(work)
     recent = known[-_RECENT:]
     least, most = min(units for units, _ in recent), max(units for units, _ in recent)
     line = _fitted(recent) if most > 1.5 * least else _through(recent, guess)
     return line.at(work)
+
+
+def _later(first: Measurement) -> float:
+    return first.seconds * (LOADED if first.is_load else WARM)
 
 
 def _through(points: Sequence[tuple[float, float]], guess: Line) -> Line:
