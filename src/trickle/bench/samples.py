@@ -100,7 +100,7 @@ class Results:
 
 def machine() -> dict[str, Any]:
     """What a number depends on besides the code."""
-    packages = ("spark-trickle", "pyspark", "delta-spark", "deltalake", "sqlglot")
+    packages = ("spark-trickle", "pyspark", "delta-spark", "deltalake", "duckdb", "sqlglot")
     return {
         "cores": cores(),
         "memory_gib": round(memory_bytes() / (1 << 30), 1),
