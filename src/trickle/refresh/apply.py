@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import lit, monotonically_increasing_id
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from trickle.algebra.storage import Storage
 from trickle.errors import InternalError
@@ -111,9 +112,9 @@ def _prepare_rows(target: Target, change: Kept, workspace: Workspace, duck: Duck
     counts = RowCounts(inserted=inserted, deleted=deleted)
     found = _doomed_here(target, change.local, duck) if deleted and change.local is not None else None
     if change.local is not None and workspace.is_few(inserted) and (found is not None or not deleted):
-        rows = _rows_here(target, change.local, found)
-        kept = workspace.keep_local(rows, from_arrow_schema(rows.schema, prefer_timestamp_ntz=True), "rows")
         _require_all(deleted, found.num_rows if found is not None else 0)
+        rows = _rows_here(target, change.local, found)
+        kept = workspace.keep_local(rows, _schema_of_rows(change.schema, rows.column_names), "rows")
         return Prepared(counts, _without(kept), (REFRESH, ROW) if deleted else None)
     weight = quote(WEIGHT)
     arrivals = with_row_ids(
@@ -159,6 +160,18 @@ def _rows_here(target: Target, change: pa.Table, doomed: pa.Table | None) -> pa.
     gone = doomed.append_column(OP, pa.array(["D"] * doomed.num_rows, pa.string()))
     return pa.concat_tables(
         [arrivals.append_column(OP, pa.array(["I"] * len(copies), pa.string())), gone], promote_options="default"
+    )
+
+
+def _schema_of_rows(change: StructType, names: Iterable[str]) -> StructType:
+    own = {REFRESH: LongType(), ROW: LongType(), OP: StringType()}
+    return StructType(
+        [
+            StructField(name, own[name])
+            if name in own
+            else StructField(name, change[name].dataType, metadata=change[name].metadata)
+            for name in names
+        ]
     )
 
 
