@@ -120,7 +120,7 @@ def duration(seconds: float | None) -> str:
 
 
 def size(held: int) -> str:
-    """Bytes in the unit a person would use.
+    """Bytes as a person would say them: what is less than a megabyte is nothing.
 
     >>> size(0), size(900), size(12_400_000)
     ('0 MB', '0 MB', '12 MB')

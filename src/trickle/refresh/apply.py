@@ -104,7 +104,7 @@ def _prepare_groups(
     return Prepared(counts, _without(rows, _IS, _WAS), identity)
 
 
-def _prepare_rows(target: Target, change: Kept, workspace: Workspace, duck: Duck) -> Prepared | None:
+def _prepare_rows(target: Target, change: Kept, workspace: Workspace, duck: Duck) -> Prepared:
     """Inserts are appended unread; n copies to delete are n stored rows of equal content."""
     weights = _tally(change, WEIGHT)
     inserted = sum(number * count for (number,), count in weights.items() if number > 0)
