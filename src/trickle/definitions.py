@@ -27,13 +27,17 @@ if TYPE_CHECKING:
     from trickle.context import Context
 
 
+_Form = tuple[str, frozenset[str]]
+"""Id of a stream table, and the parts that it reads: with other parts its query is compiled to something else."""
+
+
 @dataclass
 class Definitions:
     """Compiles queries in the engine's session, and keeps what was compiled."""
 
     context: Context
-    _compiled: dict[str, tuple[str, Definition]] = field(default_factory=dict)
-    """Id of a stream table → its definition, and what that was made from."""
+    _compiled: dict[_Form, tuple[str, Definition]] = field(default_factory=dict)
+    """A form of a stream table → its definition, and what that was made from."""
     _standing: tuple[str, dict[str, str]] = ("", {})
     """The database and the settings that the engine's session has now."""
 
@@ -92,7 +96,7 @@ class Definitions:
     def compiled_in(self, moment: Moment, table: StreamTable) -> Definition:
         """The definition of a stream table, compiled unless what is known agrees with the moment."""
         version = _version(table)
-        known = self._compiled.get(table.id)
+        known = self._compiled.get(_form(table))
         if known and known[0] == version and moment.agrees(known[1]):
             return known[1]
         definition = self.compile(
@@ -103,7 +107,7 @@ class Definitions:
             allow_nondeterministic=table.mode is Mode.FULL,
             parts=_parts(table),
         )
-        self._compiled[table.id] = version, definition
+        self._compiled[_form(table)] = version, definition
         return definition
 
     def stand_in(self, database: str, settings: Mapping[str, str]) -> None:
@@ -128,7 +132,8 @@ class Definitions:
                 yield frozenset(source for scan in scans for source, _ in scan.reads)
 
     def forget(self, table: StreamTable) -> None:
-        self._compiled.pop(table.id, None)
+        for form in [form for form in self._compiled if form[0] == table.id]:
+            del self._compiled[form]
 
     def _refuse_temporary(self, names: Collection[str]) -> None:
         """The engine's session does not see the user's temporary views; say so where one was meant."""
@@ -161,15 +166,15 @@ class Moment:
 
     definitions: Definitions
     _looked_up: dict[tuple[str, str], DeltaSource | ViewSource] = field(default_factory=dict)
-    _checked: dict[str, tuple[str, Definition]] = field(default_factory=dict)
+    _checked: dict[_Form, tuple[str, Definition]] = field(default_factory=dict)
 
     def definition(self, table: StreamTable) -> Definition:
         """What the query of a stream table means; the engine's session then stands where it was written."""
         self.definitions.stand_in(table.database, table.settings)
         version = _version(table)
-        known = self._checked.get(table.id)
+        known = self._checked.get(_form(table))
         if known is None or known[0] != version:
-            known = self._checked[table.id] = version, self.definitions.compiled_in(self, table)
+            known = self._checked[_form(table)] = version, self.definitions.compiled_in(self, table)
         return known[1]
 
     def agrees(self, definition: Definition) -> bool:
@@ -197,6 +202,10 @@ def _parts(table: StreamTable) -> list[str]:
     return [key for key in table.sources if is_part(key)]
 
 
+def _form(table: StreamTable) -> _Form:
+    return table.id, frozenset(_parts(table))
+
+
 def _version(table: StreamTable) -> str:
     """What a compiled definition was made from, beside its sources."""
-    return repr((table.query, table.database, table.mode, sorted(table.settings.items()), sorted(_parts(table))))
+    return repr((table.query, table.database, table.mode, sorted(table.settings.items())))

@@ -14,6 +14,7 @@ from trickle.catalog.model import StreamTable
 from trickle.context import Context
 from trickle.failpoints import VARIABLE
 from trickle.refresh.execute import Executor
+from trickle.refresh.route import LET_GO
 
 Action = trickle.Action
 
@@ -423,3 +424,94 @@ def test_a_creation_that_crashed_in_its_part_can_be_refreshed_and_dropped(
         t.sql("DROP STREAM TABLE named")
         assert parts(t) == []
         assert not Path(part.location).exists()
+
+
+# Around them
+
+OVERWRITE = "INSERT OVERWRITE orders VALUES (1, 1, {0}, '1'), (2, 3, 5, '2'), (3, 3, {0}, '3'), (4, NULL, 1, '4')"
+
+
+def test_a_table_goes_around_its_inner_results_and_later_through_them_again(shop: trickle.Trickle) -> None:
+    t = shop
+    t.sql(f"CREATE STREAM TABLE named AS {NAMED}")
+    (part,) = parts(t)
+    t.sql(OVERWRITE.format(70))
+    explained = t.explain("named")
+    assert (explained.next_action, len(explained.parts)) == ("FULL", 1)
+    around = t.refresh("named")
+    assert around.action is Action.FULL
+    assert "orders was replaced by" in around.reason
+    assert frontier(around) == {"customers": version(t, "customers"), "orders": version(t, "orders")}
+    assert commits(part) == 1
+    assert_right(t)
+
+    explained = t.explain("named")
+    assert explained.next_action == "nothing to do"
+    nothing = t.refresh("named")
+    assert (nothing.action, nothing.jobs, commits(part)) == (Action.NO_DATA, 0, 1)
+
+    t.sql("INSERT INTO orders VALUES (5, 2, 2, '5')")
+    through = t.refresh("named")
+    assert (through.action, through.reason) == (Action.FULL, "the inner results of the query catch up")
+    assert counts(through) == (1, 0, 0)
+    assert commits(part) == 2
+    assert_right(t)
+
+    t.sql("DELETE FROM orders WHERE customer = 3")
+    again = t.refresh("named")
+    assert (again.action, counts(again)) == (Action.DIFFERENTIAL, (0, 0, 1))
+    assert_right(t)
+
+
+def test_a_shared_inner_result_moves_on_without_the_table_that_went_around_it(shop: trickle.Trickle) -> None:
+    t = shop
+    t.sql(f"CREATE STREAM TABLE named AS {NAMED}")
+    t.sql(f"CREATE STREAM TABLE frequent AS SELECT total, COUNT(*) AS n FROM ({TOTALS}) GROUP BY total")
+    (part,) = parts(t)
+    t.sql(OVERWRITE.format(70))
+    t.refresh("named")
+    assert commits(part) == 1
+    t.sql("ALTER STREAM TABLE frequent SET REFRESH MODE DIFFERENTIAL")
+    t.refresh("frequent")
+    assert commits(part) == 2
+    assert_right(t)
+    t.sql("INSERT INTO orders VALUES (5, 2, 2, '5')")
+    assert [record.action for record in t.refresh()] == [Action.DIFFERENTIAL, Action.FULL]
+    assert commits(part) == 3
+    assert_right(t)
+
+
+def test_a_crash_on_the_way_around_is_recovered(shop: trickle.Trickle, monkeypatch: pytest.MonkeyPatch) -> None:
+    t = shop
+    t.sql(f"CREATE STREAM TABLE named AS {NAMED}")
+    for number, point in enumerate(("before-data-commit", "after-data-commit", "after-catalog-commit")):
+        t.sql(OVERWRITE.format(100 + number))
+        t = _crash(t, monkeypatch, point, "REFRESH STREAM TABLE named")
+        report = t.refresh("named")
+        assert report.action is (Action.FULL if point == "before-data-commit" else Action.NO_DATA)
+        assert_right(t)
+    t.sql("INSERT INTO orders VALUES (5, 2, 2, '5')")
+    t.refresh("named")
+    assert_right(t)
+    t.close()
+
+
+def test_inner_results_that_are_always_gone_around_are_let_go(shop: trickle.Trickle) -> None:
+    t = shop
+    t.sql(f"CREATE STREAM TABLE named AS {NAMED}")
+    for number in range(LET_GO):
+        t.sql(OVERWRITE.format(100 + number))
+        assert t.refresh("named").action is Action.FULL
+    (part,) = parts(t)
+    t.sql(OVERWRITE.format(200))
+    assert t.refresh("named").action is Action.FULL
+    assert parts(t) == []
+    assert not Path(part.location).exists()
+    assert_right(t)
+    t.sql("INSERT INTO orders VALUES (5, 2, 2, '5')")
+    report = t.refresh("named")
+    assert (report.action, counts(report)) == (Action.DIFFERENTIAL, (1, 0, 0))
+    assert_right(t)
+    t.sql("REFRESH STREAM TABLE named FULL")
+    assert len(parts(t)) == 1
+    assert_right(t)

@@ -76,6 +76,12 @@ class Measurement:
     seconds: float
     is_first: bool = False
     """Nothing of this table was refreshed this way in the process before: Spark was still compiling."""
+    is_around: bool = False
+    """It was computed from the sources, around the inner results that are kept."""
+    inner_work: float = 0.0
+    """What there was to do where the inner results are looked at as part of the query."""
+    inner_seconds: float = 0.0
+    """What bringing the inner results took, beside the table itself."""
 
     @property
     def is_load(self) -> bool:

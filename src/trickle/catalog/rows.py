@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
 
 from trickle.catalog.model import (
@@ -95,7 +96,7 @@ def to_stream_table(row: RowMapping) -> StreamTable:
 
 
 def from_measured(measured: Sequence[Measurement]) -> list[list[Any]]:
-    return [[item.action.value, item.work, item.seconds, item.is_first] for item in measured]
+    return [[item.action.value, *astuple(item)[1:]] for item in measured]
 
 
 def to_measured(stored: Sequence[Sequence[Any]] | None) -> tuple[Measurement, ...]:

@@ -15,10 +15,13 @@ from trickle.refresh.window import SourceWindow
 ALWAYS_DIFFERENTIAL_ROWS = 1_000
 """Fewer changed rows than this are maintained differentially whatever was measured."""
 
+NO_CHANGE = "the commits since the last refresh changed no rows"
+
 _CHANGE_SECONDS, _STEP_SECONDS, _ROW_SECONDS = 0.15, 0.02, 6e-6
-_READ_SECONDS, _BYTE_SECONDS = 0.3, 1e-8
-"""What a differential refresh at least, a step of it, and a changed row cost on two cores, and a full refresh at least
-and a byte of its sources: first guesses."""
+"""What a differential refresh at least, a step of it, and a changed row cost on two cores: first guesses."""
+
+GUESSED_FULL = Line(0.3, 1e-8)
+"""The same of a full refresh at least, and of a byte of its sources."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +47,8 @@ def choose(
     mode = stream_table.mode
     changed = [window for window in windows if window.changes_data]
     if not changed:
-        return Choice(Action.NO_DATA, "the commits since the last refresh changed no rows")
-    estimates: dict[str, dict[str, Any]] = {
-        window.key: {"changed_rows": window.rows_changed, "versions": window.after - window.before}
-        for window in changed
-    }
+        return Choice(Action.NO_DATA, NO_CHANGE)
+    estimates = estimates_of(changed)
     if mode is Mode.FULL:
         return Choice(Action.FULL, "the refresh mode is FULL", estimates)
     if definition.opaque:
@@ -61,9 +61,10 @@ def choose(
         return Choice(Action.FULL, f"changes of a map or variant cannot be summed up exactly: {columns}", estimates)
     if program is None:
         return Choice(Action.NO_DATA, "the query uses nothing that changed", estimates)
-    picked = pick(stream_table.measured, work, _guesses(program))
-    estimates[PREDICTED] = {action.value: round(seconds, 3) for action, seconds in picked.seconds.items()}
-    replaced = _replaced(changed)
+    guesses = {Action.DIFFERENTIAL: guessed_change(len(program.steps)), Action.FULL: GUESSED_FULL}
+    picked = pick([item for item in stream_table.measured if not item.is_around], work, guesses)
+    estimates[PREDICTED] = picked.shown
+    replaced = replaced_sources(changed)
     if mode is Mode.DIFFERENTIAL:
         suffix = f" ({replaced})" if replaced else ""
         return Choice(Action.DIFFERENTIAL, f"the refresh mode is DIFFERENTIAL{suffix}", estimates)
@@ -71,22 +72,34 @@ def choose(
         # All that was there goes through the change feed, all that is there now does not.
         return Choice(Action.FULL, f"{replaced}: recomputing is cheaper", estimates)
     rows = sum(window.rows_changed for window in changed)
-    counted = f"{rows:,} changed {'row' if rows == 1 else 'rows'} in the log"
     if rows < ALWAYS_DIFFERENTIAL_ROWS:
-        return Choice(Action.DIFFERENTIAL, counted, estimates)
-    return Choice(picked.action, f"{counted}: {_predicted(picked)}", estimates)
+        return Choice(Action.DIFFERENTIAL, counted(rows), estimates)
+    return Choice(picked.action, f"{counted(rows)}: {predicted(picked)}", estimates)
 
 
-def _guesses(program: Program) -> dict[Action, Line]:
-    steps = Line(_CHANGE_SECONDS + _STEP_SECONDS * len(program.steps), _ROW_SECONDS)
-    return {Action.DIFFERENTIAL: steps, Action.FULL: Line(_READ_SECONDS, _BYTE_SECONDS)}
+def estimates_of(windows: Sequence[SourceWindow]) -> dict[str, dict[str, Any]]:
+    """What the log says of every source that changed."""
+    return {
+        window.key: {"changed_rows": window.rows_changed, "versions": window.after - window.before}
+        for window in windows
+    }
 
 
-def _predicted(picked: Pick) -> str:
+def guessed_change(steps: int) -> Line:
+    """What a differential refresh of so many steps takes, before anything was measured."""
+    return Line(_CHANGE_SECONDS + _STEP_SECONDS * steps, _ROW_SECONDS)
+
+
+def counted(rows: int) -> str:
+    return f"{rows:,} changed {'row' if rows == 1 else 'rows'} in the log"
+
+
+def predicted(picked: Pick) -> str:
     others = (f"{seconds:.1f} s for {way.value}" for way, seconds in picked.seconds.items() if way is not picked.action)
     trial = "measured once more; " if picked.is_trial else ""
     return f"{trial}predicted to take {picked.seconds[picked.action]:.1f} s, against {', '.join(others)}"
 
 
-def _replaced(windows: list[SourceWindow]) -> str:
+def replaced_sources(windows: Sequence[SourceWindow]) -> str:
+    """Which sources had all their rows replaced, and by what; empty where none had."""
     return "; ".join(f"{window.key} was replaced by {window.replaced_by}" for window in windows if window.replaced_by)

@@ -64,6 +64,10 @@ class Pick:
     seconds: Seconds
     is_trial: bool = False
 
+    @property
+    def shown(self) -> dict[str, float]:
+        return {action.value: round(seconds, 3) for action, seconds in self.seconds.items()}
+
 
 def predict(points: Sequence[Measurement], work: float, guess: Line) -> float:
     """Seconds for so much work, from the measurements of one way, oldest first."""

@@ -54,7 +54,7 @@ class Executor:
     programs: Programs
     resources: Resources
     met: set[tuple[str, Action]] = field(default_factory=set)
-    """Stream table and way of a refresh that Spark knows by now."""
+    """Storage and way of a refresh that Spark knows by now."""
 
     @property
     def session(self) -> SparkSession:
@@ -264,7 +264,7 @@ class _Run:
         if record.action is Action.NO_DATA:
             return None
         way = Action.DIFFERENTIAL if record.action is Action.DIFFERENTIAL else Action.FULL
-        met = self._plan.stream_table.id, way
+        met = self._plan.definition.storage.digest, way
         is_first = met not in self._executor.met
         self._executor.met.add(met)
         return Measurement(record.action, self._plan.work[way], record.seconds, is_first)

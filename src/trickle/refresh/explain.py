@@ -16,6 +16,7 @@ from trickle.dialect import SparkSql
 from trickle.names import HIDDEN, is_hidden, is_part
 from trickle.refresh.choose import Choice
 from trickle.refresh.plan import RefreshPlan
+from trickle.refresh.route import is_ahead
 from trickle.store.leaves import PinnedLeaves
 
 
@@ -128,7 +129,7 @@ def explain(plan: RefreshPlan, parts: Sequence[RefreshPlan] = ()) -> Explanation
 
 def _next(plan: RefreshPlan, parts: Sequence[RefreshPlan]) -> Choice:
     """A part that will move takes the table along; how far, only its refresh will tell."""
-    if plan.choice.action is Action.NO_DATA:
+    if plan.choice.action is Action.NO_DATA and not is_ahead(plan.stream_table):
         for part in parts:
             if part.choice.action is not Action.NO_DATA:
                 return replace(part.choice, reason=f"{part.choice.reason} below an inner result")

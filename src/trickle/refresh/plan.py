@@ -17,6 +17,7 @@ from trickle.errors import Reinitialise
 from trickle.refresh.choose import Choice, choose
 from trickle.refresh.definition import Definition
 from trickle.refresh.parts import discreet
+from trickle.refresh.route import is_ahead
 from trickle.refresh.shape import describe_difference
 from trickle.refresh.window import SourceWindow, frontier_of, read_windows
 from trickle.store.delta_log import Snapshot
@@ -130,6 +131,8 @@ def plan_refresh(
     if definition.fingerprint != stream_table.fingerprint:
         reason = describe_difference(stream_table.fingerprint, definition.fingerprint)
         return plan(Choice(Action.REINITIALIZE, reason))
+    if is_ahead(stream_table):
+        return plan(Choice(Action.FULL, full_reason or "the inner results of the query catch up"))
     try:
         windows = tuple(read_windows(logs, progress.frontier, pins))
     except Reinitialise as reason:

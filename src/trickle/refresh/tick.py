@@ -27,7 +27,7 @@ from trickle.catalog.model import (
     StreamTable,
 )
 from trickle.context import Context
-from trickle.errors import InternalError, TrickleError, UserError
+from trickle.errors import InternalError, Reinitialise, TrickleError, UserError
 from trickle.failpoints import reach
 from trickle.graph import Graph
 from trickle.names import is_part, quote
@@ -35,8 +35,9 @@ from trickle.refresh.definition import Definition
 from trickle.refresh.execute import Executor
 from trickle.refresh.parts import draft, part_name
 from trickle.refresh.plan import NO_NEW_VERSION, RefreshPlan, plan_refresh
+from trickle.refresh.route import Below, choose_route, is_ahead, lets_go, stored_alike, without_parts
 from trickle.refresh.steps import Resources
-from trickle.refresh.window import frontier_of
+from trickle.refresh.window import frontier_of, read_windows
 from trickle.store.delta_log import CDF_PROPERTY, Snapshot
 from trickle.store.duck import Duck
 from trickle.store.feeds import Feeds
@@ -101,7 +102,10 @@ class Refresher:
             graph = self._graph()
             tables = [*graph.parts_below(table), table]
             tick = _Tick(self, graph, tables, only_looking=True)
-            return [tick.plan(item) for item in tables]
+            plans = [tick.plan(item) for item in tables]
+            if around := tick.plan_around(table):
+                plans[-1] = replace(plans[-1], choice=around.choice, program=None)
+            return plans
 
     def sweep(self) -> None:
         """Erases the parts that no stream table reads any more."""
@@ -205,10 +209,14 @@ class _Tick:
         """One table brought to the pins, its parts before it; what they cost is part of what it costs."""
         begun, started = datetime.now(UTC), time.perf_counter()
         current = self._reconciled(table)
-        inner = self._bring_parts(current, full_reason)
-        current, made = self._with_wanted_parts(current, full_reason)
-        inner += made
-        plan = self.plan(current, full_reason)
+        below = None if full_reason else self._below(current)
+        plan = self._around(current, below)
+        inner: list[RefreshRecord] = []
+        if plan is None:
+            inner += self._bring_parts(current, full_reason)
+            current, made = self._with_wanted_parts(current, full_reason)
+            inner += made
+            plan = self.plan(current, full_reason)
         has_dependents = any(current.id in reads for reads in self.graph.reads.values())
         outcome = self.refresher.executor.run(plan, has_dependents)
         record = replace(
@@ -222,11 +230,25 @@ class _Tick:
         if inner:
             spent = round(sum(item.seconds for item in inner), 4)
             record = replace(record, phases={PARTS: spent, **record.phases})
-        return _Done(plan, record, outcome.progress, outcome.measured)
+        return _Done(plan, record, outcome.progress, self._measured(outcome.measured, plan, below, inner))
+
+    def _measured(
+        self, own: Measurement | None, plan: RefreshPlan, below: Below | None, inner: list[RefreshRecord]
+    ) -> Measurement | None:
+        """What a refresh took, with its parts. One that lets go of them is a new beginning."""
+        if own is None or plan.stream_table.mode is not Mode.AUTO:
+            return own
+        if any(is_part(key) for key in plan.definition.sources):
+            whole = sum(pin.size_in_bytes for pin in self._base_pins(plan.definition).values())
+            work = below.rows_behind if below and not own.is_load else whole
+            return replace(own, inner_work=work, inner_seconds=sum(item.seconds for item in inner))
+        if below is None or own.is_load:
+            return own
+        return replace(own, action=Action.REINITIALIZE) if lets_go(plan.stream_table) else replace(own, is_around=True)
 
     def _record(self, done: _Done) -> None:
         table, record = done.plan.stream_table, done.record
-        if record.action in (Action.INITIAL, Action.REINITIALIZE):
+        if record.action in (Action.INITIAL, Action.REINITIALIZE) or (done.measured and done.measured.is_load):
             declared = redeclared(table, done.plan.definition)
             if declared != table:
                 self.context.catalog.change(declared, table)
@@ -274,6 +296,49 @@ class _Tick:
         self._record(done)
         self.brought[part.location] = done.record
         return [done.record]
+
+    def _below(self, table: StreamTable) -> Below | None:
+        """What happened to the sources of a table that has parts, and may go around them."""
+        parts = self.graph.parts_below(table)
+        if not parts or table.mode is not Mode.AUTO or table.progress is None:
+            return None
+        definition = self._moment.definition(table)
+        if definition.fingerprint != table.fingerprint:
+            return None
+        pins = self._base_pins(definition)
+        try:
+            windows = tuple(read_windows(self.context.logs, table.progress.shown_frontier, pins))
+            behind = [self._rows_behind(part, pins) for part in parts] if is_ahead(table) else []
+        except Reinitialise:
+            return None
+        rows = sum(window.rows_changed for window in windows)
+        return Below(windows, len(parts), max(rows, *behind) if behind else rows)
+
+    def _rows_behind(self, part: StreamTable, pins: Mapping[str, Snapshot]) -> int:
+        seen = part.progress.shown_frontier if part.progress else {}
+        read = {key: pin for key, pin in pins.items() if key in seen}
+        return sum(window.rows_changed for window in read_windows(self.context.logs, seen, read))
+
+    def _base_pins(self, definition: Definition) -> dict[str, Snapshot]:
+        """What the query names, pinned; its parts do not count."""
+        return {key: self._pinned(key, place) for key, place in definition.seen.items() if not is_part(key)}
+
+    def plan_around(self, table: StreamTable) -> RefreshPlan | None:
+        """The plan of a refresh that leaves the parts of a table where they are, if that is the better one."""
+        return self._around(table, self._below(table))
+
+    def _around(self, table: StreamTable, below: Below | None) -> RefreshPlan | None:
+        choice = below and choose_route(table, below)
+        stored = self.context.logs.snapshot(table.location)
+        if not below or not choice or not stored:
+            return None
+        definition = self._moment.definition(without_parts(table))
+        pins = self._base_pins(definition)
+        is_same = pins.keys() == {window.key for window in below.windows}
+        if not is_same or not stored_alike(definition, self._moment.definition(table)):
+            return None
+        shown = self._shown(definition, pins)
+        return RefreshPlan(table, definition, pins, shown, self.as_of, below.windows, choice, None, stored)
 
     def _with_wanted_parts(
         self, table: StreamTable, full_reason: str | None

@@ -1,0 +1,114 @@
+"""Through the inner results of a query or around them: the choice against costs that are known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trickle.catalog.model import PREDICTED, Action, Measurement, Mode, Progress, SourceVersion, Status, StreamTable
+from trickle.names import PART
+from trickle.refresh.cost import LONGEST_WAIT, MARGIN
+from trickle.refresh.route import LET_GO, Below, choose_route, is_ahead, lets_go
+from trickle.refresh.window import SourceWindow
+from trickle.store.delta_log import Commit
+
+SIZE = 10**8
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+INNER = f"{PART}1"
+
+
+def table(*measured: Measurement, ahead: bool = False) -> StreamTable:
+    read = ("orders",) if ahead else (INNER, "customers")
+    frontier = {key: SourceVersion("t", 1) for key in read}
+    return StreamTable(
+        id="id",
+        name="default.named",
+        query="",
+        mode=Mode.AUTO,
+        schedule=None,
+        comment=None,
+        status=Status.ACTIVE,
+        location="somewhere",
+        columns=(),
+        filtered=False,
+        sources={INNER: "there", "customers": "here"},
+        fingerprint="",
+        settings={},
+        created_at=NOW,
+        progress=Progress(frontier, 1, 1, NOW),
+        measured=measured,
+    )
+
+
+def below(rows: int, behind: int = 0) -> Below:
+    commit = Commit(2, "WRITE", rows > 0, rows, 0, replaces_all=False, change_feed=None, user_metadata=None)
+    window = SourceWindow("orders", "there", 1, 2, "t", (commit,), SIZE)
+    return Below((window,), parts=1, rows_behind=max(rows, behind))
+
+
+def load(seconds: float) -> Measurement:
+    return Measurement(Action.INITIAL, SIZE / 2, seconds / 2, inner_work=SIZE, inner_seconds=seconds / 2)
+
+
+def went(around: bool, rows: int, seconds: float) -> Measurement:
+    if around:
+        return Measurement(Action.FULL, SIZE, seconds, is_around=True)
+    return Measurement(Action.DIFFERENTIAL, 10, seconds / 4, inner_work=rows, inner_seconds=seconds * 3 / 4)
+
+
+def test_the_cost_of_the_inner_results_counts() -> None:
+    for through, around in ((9.0, 2.0), (1.0, 2.0)):
+        known = table(load(3.0), went(False, 50_000, through), went(True, 0, around))
+        choice = choose_route(known, below(50_000))
+        assert (choice is not None) == (around < through)
+        if choice:
+            assert choice.action is Action.FULL
+            assert choice.estimates[PREDICTED] == {"DIFFERENTIAL": through, "FULL": around}
+
+
+def test_few_rows_always_go_through_and_nothing_goes_nowhere() -> None:
+    known = table(load(3.0), went(False, 500, 9.0), went(True, 0, 2.0))
+    assert choose_route(known, below(500)) is None
+    assert choose_route(known, below(0)) is None
+    nothing = choose_route(replace(known, progress=table(ahead=True).progress), below(0))
+    assert nothing
+    assert nothing.action is Action.NO_DATA
+
+
+def test_before_anything_is_known_much_goes_around_and_little_through() -> None:
+    assert choose_route(table(load(3.0)), below(10_000)) is None
+    assert choose_route(table(load(3.0)), below(2_000_000))
+
+
+def test_catching_up_is_paid_for_once_and_pays_often() -> None:
+    measured = (load(3.0), *(went(False, rows, 0.2 + rows * 1e-5) for rows in (1_000, 20_000)), went(True, 0, 2.0))
+    known = table(*measured, ahead=True)
+    assert choose_route(known, below(2_000, behind=400_000)) is None
+    assert choose_route(known, below(2_000, behind=4_000_000))
+
+
+@given(st.floats(0.1, 20), st.floats(0.1, 20))
+def test_the_cheaper_route_is_found_and_kept(through: float, around: float) -> None:
+    known = table(load(2 * around))
+    taken: list[bool] = []
+    for _ in range(64):
+        goes_around = choose_route(known, below(10_000)) is not None
+        taken.append(goes_around)
+        item = went(goes_around, 10_000, around if goes_around else through)
+        progress = table(ahead=goes_around).progress
+        known = replace(known, measured=(*known.measured, item), progress=progress)
+        assert is_ahead(known) == goes_around
+    cheaper = around < through
+    if min(through, around) < MARGIN * max(through, around):
+        others = sum(each != cheaper for each in taken[32:])
+        assert others <= 32 / LONGEST_WAIT + 1
+
+
+def test_a_table_lets_go_after_many_refreshes_in_a_row() -> None:
+    around = [went(True, 0, 1.0)] * LET_GO
+    assert lets_go(table(load(3.0), *around))
+    assert not lets_go(table(load(3.0), *around[1:]))
+    assert not lets_go(table(*around[1:], went(False, 10, 1.0)))
