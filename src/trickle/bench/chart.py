@@ -22,7 +22,8 @@ def draw(results: Results, place: Path) -> list[Path]:
     files = []
     for change in changes:
         figure, axes = _canvas(max(6.0, 0.55 * len(results.queries) + 1.5), 3.6)
-        for number, (way, (label, color)) in enumerate(_SHOWN.items()):
+        for number, way in enumerate(way for way in _SHOWN if way in results.ways(change)):
+            label, color = _SHOWN[way]
             spreads = [results.spread(query, way, change) for query in results.queries]
             places = [position + 0.27 * (number - 1) for position in range(len(spreads))]
             heights = [spread.median if spread else 0 for spread in spreads]
@@ -43,9 +44,10 @@ def _crossover(results: Results, changes: list[float], place: Path) -> Path:
     """How many times faster than plain Spark, by the size of the change: one line for each query, and their mean."""
     figure, axes = _canvas(7, 4)
     percent = [change * 100 for change in changes]
-    for query in results.queries:
-        axes.plot(percent, [results.ratio(query, DIFFERENTIAL, change) or 0 for change in changes], color="#c9d6f0")
-    for way in (DIFFERENTIAL, AUTO):
+    measured = [way for way in (DIFFERENTIAL, AUTO) if all(way in results.ways(change) for change in changes)]
+    for query in results.queries if measured else ():
+        axes.plot(percent, [results.ratio(query, measured[0], change) or 0 for change in changes], color="#c9d6f0")
+    for way in measured:
         label, color = _SHOWN[way]
         means = [results.geometric_mean(way, change) or 0 for change in changes]
         axes.plot(percent, means, color=color, marker="o", label=f"{label}, geometric mean")

@@ -49,9 +49,11 @@ def _table(results: Results, change: float | str) -> Iterator[str]:
         yield ""
         yield (
             f"One tick over all of them: {tick.median:.2f} s ({tick.lowest:.2f}–{tick.highest:.2f}) against "
-            f"{sums:.2f} s of plain Spark, {_times(results.tick_ratio(change))}. "
-            f"Differential and faster than plain Spark: {_won(results, change)} of {len(results.queries)}."
+            f"{sums:.2f} s of plain Spark, {_times(results.tick_ratio(change))}."
         )
+    if DIFFERENTIAL in ways:
+        yield ""
+        yield f"Differential and faster than plain Spark: {_won(results, change)} of {len(results.queries)}."
 
 
 def _won(results: Results, change: float | str) -> int:

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 
 import trickle
 from trickle.bench.samples import LOAD, Sample
-from trickle.bench.ways import ALL, AUTO, DIFFERENTIAL, FULL, TICK, Baseline, StreamTables, Taken, Way
+from trickle.bench.ways import ALL, BASELINE, TICK, WAYS, Baseline, StreamTables, Taken, Way
 from trickle.bench.workload import Workload
 from trickle.names import quote
 
@@ -36,19 +36,22 @@ class Benchmark:
     workload: Workload
     place: Path
     tell: Callable[[str], object]
+    wanted: Sequence[str] = WAYS
+    """The ways to measure beside plain Spark."""
     samples: list[Sample] = field(default_factory=list)
 
     def run(self, changes: Sequence[float], cycles: int) -> list[Sample]:
         """Raises Wrong."""
         with self._database() as session, ExitStack() as connections:
             self.workload.create(session())
-            ways: list[Way] = [Baseline(session(), self.place / "baseline")]
-            for name, mode in ((FULL, "FULL"), (DIFFERENTIAL, "DIFFERENTIAL"), (AUTO, "AUTO")):
+            ways: list[Way] = [Baseline(session(), self.place / BASELINE)]
+            tick: StreamTables | None = None
+            for name in (name for name in WAYS if name in self.wanted):
                 t = connections.enter_context(trickle.connect(self.place / name, spark=session()))
-                ways.append(StreamTables(name, t, mode))
-            tick = StreamTables(
-                TICK, connections.enter_context(trickle.connect(self.place / TICK, spark=session())), "AUTO"
-            )
+                if name == TICK:
+                    tick = StreamTables(name, t, "AUTO")
+                else:
+                    ways.append(StreamTables(name, t, name.upper()))
             self._load(ways, tick)
             writer = session()
             for number, change in enumerate(changes):
@@ -58,15 +61,16 @@ class Benchmark:
                     self._cycle(ways, tick, change, cycle)
         return self.samples
 
-    def _load(self, ways: list[Way], tick: StreamTables) -> None:
+    def _load(self, ways: list[Way], tick: StreamTables | None) -> None:
         for number, (query, text) in enumerate(self.workload.queries.items()):
             for way in _turned(ways, number):
                 self._note(query, way.name, LOAD, 0, way.load(query, text))
-            tick.load(query, text)
+            if tick:
+                tick.load(query, text)
             self.tell(f"loaded {query}")
-        self._check(ways[0], [*ways[1:], tick])
+        self._check(ways, tick)
 
-    def _cycle(self, ways: list[Way], tick: StreamTables, change: float, cycle: int) -> None:
+    def _cycle(self, ways: list[Way], tick: StreamTables | None, change: float, cycle: int) -> None:
         for number, query in enumerate(self.workload.queries):
             taken = {way.name: way.refresh(query) for way in _turned(ways, number + max(cycle, 0))}
             for name, item in taken.items():
@@ -75,8 +79,9 @@ class Benchmark:
             self.tell(
                 f"{change:.4g} of the rows, {f'cycle {cycle + 1}' if cycle >= 0 else 'warm-up'}, {query}: {times}"
             )
-        self._note(ALL, TICK, change, cycle, tick.tick())
-        self._check(ways[0], [*ways[1:], tick])
+        if tick:
+            self._note(ALL, TICK, change, cycle, tick.tick())
+        self._check(ways, tick)
 
     def _note(self, query: str, way: str, change: float | str, cycle: int, taken: Taken) -> None:
         if cycle >= 0:
@@ -94,7 +99,8 @@ class Benchmark:
                 )
             )
 
-    def _check(self, baseline: Way, others: Sequence[Way]) -> None:
+    def _check(self, ways: list[Way], tick: StreamTables | None) -> None:
+        baseline, *others = [*ways, tick] if tick else ways
         for query in self.workload.queries:
             wanted = _fingerprint(baseline.result(query))
             for way in others:

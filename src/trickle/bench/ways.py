@@ -21,6 +21,8 @@ FULL = "full"
 DIFFERENTIAL = "differential"
 AUTO = "auto"
 TICK = "tick"
+WAYS = (FULL, DIFFERENTIAL, AUTO, TICK)
+"""All but the baseline, which is always measured."""
 ALL = "all queries"
 """The name under which a whole tick is recorded."""
 

@@ -206,6 +206,10 @@ app.add_typer(measurements, name="bench")
 
 Changes = Annotated[str, typer.Option("--change", metavar="LIST", help="Percentages of the rows that change.")]
 Cycles = Annotated[int, typer.Option("--cycles", min=1, help="How often each change is measured, after a warm-up.")]
+Ways = Annotated[
+    str,
+    typer.Option("--ways", metavar="LIST", help="Some of full, differential, auto, tick; beside plain Spark."),
+]
 Out = Annotated[
     Path | None,
     typer.Option("--out", metavar="DIR", file_okay=False, help="Write results.json, results.md and pictures here."),
@@ -219,6 +223,13 @@ def tpch(
     change: Changes = "0.1,1",
     cycles: Cycles = 3,
     queries: Annotated[str, typer.Option("--queries", metavar="LIST", help="Some of q01 to q22.")] = "",
+    ways: Ways = "",
+    recent: Annotated[
+        int,
+        typer.Option(
+            "--recent", metavar="ROWS", min=0, help="Change about so many rows, of new orders, instead of a percentage."
+        ),
+    ] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="Scale factor 0.1, 1 %, one cycle: a few minutes.")] = False,
     data: Annotated[
         Path, typer.Option("--data", metavar="DIR", file_okay=False, help="Where generated files are kept.")
@@ -228,7 +239,9 @@ def tpch(
     """The 22 queries of TPC-H: plain Spark, FULL, DIFFERENTIAL, AUTO, and one tick over all of them."""
     if quick:
         sf, change, cycles = 0.1, "1", 1
-    bench.run_bench(run, bench.tpch(sf, queries, data), change, cycles, out)
+    workload = bench.tpch(sf, queries, data, recent)
+    changes = [workload.recent_fraction] if recent else bench.percentages(change)
+    bench.run_bench(run, workload, changes, cycles, ways, out)
 
 
 @command(measurements)
@@ -238,10 +251,21 @@ def ladder(
     change: Changes = "1",
     cycles: Cycles = 3,
     shapes: Annotated[str, typer.Option("--shapes", metavar="LIST", help="Some of the shapes.")] = "",
+    ways: Ways = "",
     out: Out = None,
 ) -> None:
     """One query for each shape: scan, filter, join, aggregate, distinct, window, outer join, semi join."""
-    bench.run_bench(run, bench.ladder(rows, shapes), change, cycles, out)
+    bench.run_bench(run, bench.ladder(rows, shapes), bench.percentages(change), cycles, ways, out)
+
+
+@command(measurements)
+def endurance(
+    run: Invocation,
+    refreshes: Annotated[int, typer.Option("--refreshes", min=10, help="How often.")] = 1_000,
+    out: Out = None,
+) -> None:
+    """Refreshes in a row in one process: whether they stay fast, and the process small."""
+    bench.run_endurance(run, refreshes, out)
 
 
 @command(measurements)

@@ -6,20 +6,21 @@ import json
 import shlex
 import sys
 import tempfile
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from rich.text import Text
 
 import trickle
-from trickle.bench import latency
+from trickle.bench import endurance, latency
 from trickle.bench.chart import draw
 from trickle.bench.ladder import Ladder
 from trickle.bench.report import markdown
 from trickle.bench.run import Benchmark
 from trickle.bench.samples import Results, machine
 from trickle.bench.tpch.workload import Tpch
+from trickle.bench.ways import WAYS
 from trickle.bench.workload import Workload
 from trickle.cli.command import Invocation
 from trickle.engine.session import start_session
@@ -37,20 +38,48 @@ def percentages(text: str) -> list[float]:
     return found
 
 
-def run_bench(run: Invocation, workload: Workload, change: str, cycles: int, out: Path | None) -> None:
+def ways(text: str) -> tuple[str, ...]:
+    """`full,auto` → ways to measure; all of them where none is named. Raises UserError."""
+    named = tuple(item.strip() for item in text.split(",") if item.strip())
+    unknown = [name for name in named if name not in WAYS]
+    if unknown:
+        raise UserError("no-such-way", f"there is no way {', '.join(unknown)}", hint=f"they are {', '.join(WAYS)}.")
+    return named or WAYS
+
+
+def run_bench(
+    run: Invocation, workload: Workload, changes: list[float], cycles: int, wanted: str, out: Path | None
+) -> None:
     """Measures, and writes samples and tables to `out` where one is given. Raises UserError."""
-    changes = percentages(change)
+    measured = ways(wanted)
     with tempfile.TemporaryDirectory(prefix="trickle-bench-") as name:
         place = Path(name)
         with run.console.working("starting Spark…"):
             spark = start_session(place / "warehouse")
-        samples = Benchmark(spark, workload, place, _tell).run(changes, cycles)
+        samples = Benchmark(spark, workload, place, _tell, measured).run(changes, cycles)
     results = Results(workload.name, _command(), machine(), tuple(samples))
     text = markdown(results)
     if out:
         _write(out, results.as_document(), text)
         draw(results, out)
     run.console.document(results.as_document(), Text(text))
+
+
+def run_endurance(run: Invocation, refreshes: int, out: Path | None) -> None:
+    """Refreshes again and again, and writes what that took to `out` where one is given."""
+    with tempfile.TemporaryDirectory(prefix="trickle-bench-") as name:
+        with run.console.working("starting Spark…"):
+            spark = start_session(Path(name) / "warehouse")
+        with trickle.connect(Path(name) / "endurance", spark=spark) as t:
+            stretches = []
+            for stretch in endurance.measure(t, refreshes):
+                stretches.append(stretch)
+                _tell(f"{stretch.refreshes} refreshes, median {1000 * stretch.median:.0f} ms")
+    document = {"command": _command(), "machine": machine(), "stretches": [asdict(item) for item in stretches]}
+    text = f"`{_command()}`\n\n{endurance.markdown(stretches)}"
+    if out:
+        _write(out, document, text)
+    run.console.document(document, Text(text))
 
 
 def run_latency(run: Invocation, repetitions: int, tables: int, out: Path | None) -> None:
@@ -81,11 +110,11 @@ def _command() -> str:
     return shlex.join(["trickle", *sys.argv[1:]])
 
 
-def tpch(scale_factor: float, queries: str, data: Path) -> Tpch:
+def tpch(scale_factor: float, queries: str, data: Path, recent: int) -> Tpch:
     """Raises UserError."""
-    every = Tpch(scale_factor, data)
+    every = Tpch(scale_factor, data, recent=recent)
     wanted = _known("query", queries.replace(",", " ").split(), every, "q01 to q22")
-    return Tpch(scale_factor, data, wanted) if wanted else every
+    return replace(every, selected=wanted) if wanted else every
 
 
 def ladder(rows: int, shapes: str) -> Ladder:

@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 
 from trickle.bench.tpch.data import generate, load_statements
 from trickle.bench.tpch.queries import QUERIES, query
-from trickle.bench.tpch.refresh_functions import Cycle
+from trickle.bench.tpch.refresh_functions import Cycle, insert_orders
+from trickle.bench.tpch.schema import rows
 
 
 @dataclass
@@ -20,6 +21,8 @@ class Tpch:
     scale_factor: float
     data: Path
     selected: tuple[str, ...] = QUERIES
+    recent: int = 0
+    """Rows of new orders and their lines that are a change; 0 where it is a part of all tables."""
     _last: Cycle | None = field(default=None, init=False)
 
     @property
@@ -34,7 +37,12 @@ class Tpch:
         for statement in load_statements(generate(self.scale_factor, self.data)):
             spark.sql(statement)
 
+    @property
+    def recent_fraction(self) -> float:
+        """The part of the orders that comes with so many rows: an order has four lines in the mean."""
+        return self.recent / 5 / rows("orders", self.scale_factor)
+
     def change(self, fraction: float) -> Iterable[str]:
         following = self._last.following if self._last else Cycle(self.scale_factor, fraction)
         self._last = replace(following, fraction=fraction)
-        return self._last.statements
+        return insert_orders(self._last) if self.recent else self._last.statements
