@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import lit, monotonically_increasing_id
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
 from trickle.algebra.storage import Storage
 from trickle.errors import InternalError
@@ -19,6 +19,7 @@ from trickle.names import HIDDEN, OP, REFRESH, ROW, VISIBLE, WEIGHT, quote, quot
 from trickle.store.delta_log import Snapshot
 from trickle.store.duck import Duck
 from trickle.store.table import CommitInfo, Rows, StorageTable, StoredCommit
+from trickle.store.types import is_compared, is_itself
 from trickle.store.workspace import Kept, Workspace
 
 _IS, _WAS = HIDDEN + "is", HIDDEN + "was"
@@ -64,7 +65,8 @@ Change: TypeAlias = "str | Kept"
 def prepare(target: Target, change: Change, workspace: Workspace, duck: Duck) -> Prepared | None:
     """Computes a change and makes it ready; None where nothing changed after all."""
     if target.storage.identity is not None:
-        return _prepare_groups(target.storage, target.storage.identity, change, workspace)
+        rows = _paired_here(target.storage, change, workspace, duck) if isinstance(change, Kept) else None
+        return _prepare_groups(target.storage.identity, rows or _paired(target.storage, change, workspace))
     rows = change if isinstance(change, Kept) else workspace.keep(workspace.sql(change), "change")
     return _prepare_rows(target, rows, workspace, duck) if rows.rows else None
 
@@ -74,15 +76,35 @@ def with_row_ids(frame: DataFrame, sequence: int) -> DataFrame:
     return frame.withColumns({REFRESH: lit(sequence).cast("bigint"), ROW: monotonically_increasing_id()})
 
 
-def _prepare_groups(
-    storage: Storage, identity: tuple[str, ...], change: Change, workspace: Workspace
-) -> Prepared | None:
-    """Groups have at most one old and one new row per key: the pair says what to do with it."""
+def _paired_here(storage: Storage, change: Kept, workspace: Workspace, duck: Duck) -> Kept | None:
+    """The rows that say what becomes of a group, with that, found without Spark; None where Spark has to find them."""
+    identity, local = [change.schema[name] for name in storage.identity or ()], change.local
+    if local is None or not workspace.is_few(local.num_rows):
+        return None
+    if not all(is_itself(key) and is_compared(key.dataType.jsonValue()) for key in identity):
+        return None
+    shown = (
+        local.column(VISIBLE) if VISIBLE in storage.columns else pa.chunked_array([pa.array([True] * local.num_rows)])
+    )
+    found = duck.paired([local.column(key.name) for key in identity], local.column(WEIGHT), shown)
+    rows = local.select(storage.columns).take(found.column("place"))
+    schema = StructType([change.schema[name] for name in storage.columns])
+    for name, source, type_ in (
+        (OP, "op", StringType()),
+        (_IS, "is_shown", BooleanType()),
+        (_WAS, "was_shown", BooleanType()),
+    ):
+        rows, schema = rows.append_column(name, found.column(source)), schema.add(name, type_)
+    return workspace.keep_local(rows, schema, "groups")
+
+
+def _paired(storage: Storage, change: Change, workspace: Workspace) -> Kept:
+    """The same by Spark. Groups have at most one old and one new row per key: the pair says what to do with it."""
     source = quote(change.view) if isinstance(change, Kept) else f"({change})"
     weight, op = quote(WEIGHT), quote(OP)
     shown = quote(VISIBLE) if VISIBLE in storage.columns else "true"
-    group = f"(PARTITION BY {quote_all(identity)})" if identity else "()"
-    rows = workspace.keep(
+    group = f"(PARTITION BY {quote_all(storage.identity)})" if storage.identity else "()"
+    return workspace.keep(
         workspace.sql(f"""
             SELECT * FROM (
                 SELECT {quote_all(storage.columns)},
@@ -95,6 +117,9 @@ def _prepare_groups(
             WHERE {op} IS NOT NULL"""),
         "groups",
     )
+
+
+def _prepare_groups(identity: tuple[str, ...], rows: Kept) -> Prepared | None:
     if not rows.rows:
         return None
     pairs = _tally(rows, _IS, _WAS)

@@ -24,7 +24,8 @@ from trickle.algebra.reference import Reference
 from trickle.algebra.scan import Reading, Scan
 from trickle.algebra.semi_join import SemiJoin, Without
 from trickle.algebra.storage import STORED
-from trickle.refresh.plain import Types, plain_nodes
+from trickle.refresh.definition import LEGACY, MEANING
+from trickle.refresh.plain import Plain, Types, plain_nodes
 from trickle.refresh.plan import RefreshPlan
 from trickle.store.delta_log import Snapshot
 from trickle.store.duck import Duck, Keys, Leaf
@@ -145,6 +146,8 @@ class AtHand:
     def nearer(self, root: Operator, *, even_if_trivial: bool = False) -> Operator:
         """The tree with each plain part of it over rows at hand replaced by what it comes to."""
         tree = self.with_inlined(root)
+        if self._is_legacy:
+            return tree
         plain = plain_nodes(tree, self._types)
 
         def replaced(node: Operator, is_too_much: bool = False) -> Operator:
@@ -159,6 +162,11 @@ class AtHand:
 
         return replaced(tree)
 
+    @property
+    def _is_legacy(self) -> bool:
+        """Whether the query was written under a setting with which Spark computes as nobody else does."""
+        return any(key.startswith(LEGACY) and key not in MEANING for key in self.plan.stream_table.settings)
+
     def with_inlined(self, root: Operator) -> Operator:
         """The tree with the steps in it that are computed wherever they are used."""
 
@@ -169,14 +177,14 @@ class AtHand:
 
         return rewrite(root, put) if self._inlined else root
 
-    def _computed(self, node: Operator, types: Types) -> Reference | None:
+    def _computed(self, node: Operator, plain: Plain) -> Reference | None:
         if isinstance(node, Reference):
             return node
         # The same tree has the same name in every refresh, so what is written above it stays the same too.
         name = f"near_{node.digest}"
         if name in self._kept:
             return Reference(name, node.columns)
-        rows = self.duck.computed(node, self._leaf, pa.schema(list(types.items())))
+        rows = self.duck.computed(plain.tree, self._leaf, pa.schema(list(plain.types.items())))
         if rows is None:
             return None
         schema = from_arrow_schema(rows.schema, prefer_timestamp_ntz=True)

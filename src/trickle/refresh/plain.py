@@ -1,14 +1,16 @@
-"""Plain: the trees that move rows and compute nothing, of which every engine makes the same.
+"""Plain: the trees of which every engine makes the same.
 
-Joins, unions, filters, different rows, sums of weights: as long as values are only passed on and compared with values
-of their own type, it is no matter whether Spark or DuckDB does it. Everything else in a query is Spark's: its casts,
-its decimals, its functions.
+Joins, unions, filters, different rows, exact sums: as long as values are passed on, compared with values of their own
+type, or added and multiplied exactly (exact.py), it is no matter whether Spark or DuckDB does it. Everything else in a
+query is Spark's: its casts, its quotients, its functions.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 
 import pyarrow as pa
 from sqlglot import exp
@@ -26,6 +28,8 @@ from trickle.algebra.reference import Reference
 from trickle.algebra.scan import Scan
 from trickle.algebra.semi_join import SemiJoin, Without
 from trickle.algebra.union_all import UnionAll
+from trickle.dialect import SparkSql
+from trickle.refresh import exact
 
 Types = Mapping[str, pa.DataType]
 """Column → its type, of the columns that can be passed on."""
@@ -36,10 +40,6 @@ Leaf = Callable[[Scan | Reference], Types | None]
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _DAY_OF_EVERY_MONTH = re.compile(r"\d{4}-\d{2}-(?:[01]\d|2[0-8])")
 _PLAIN_TEXT = re.compile(r"[^\\']*")
-_FRACTION = re.compile(r"(\d{0,9})\.(\d{1,9})")
-_LARGEST_INT = 2**31 - 1
-
-_MOST_DIGITS = 38
 
 _PASSED = (
     pa.types.is_signed_integer,
@@ -54,19 +54,50 @@ _PASSED = (
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
 
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul)
+_CHOICES = (exp.Case, exp.If, exp.Coalesce)
+_COMPUTED = (*_ARITHMETIC, *_CHOICES, exp.Neg, exp.Sum, exp.Cast, exp.Extract, exp.Anonymous)
+"""What may have another type in DuckDB than in Spark, and is cast to the one it has there."""
 
-def plain_nodes(root: Operator, leaf: Leaf) -> dict[Operator, Types]:
-    """The nodes of a tree that are plain down to rows at hand, with the types of all their columns."""
-    found: dict[Operator, Types] = {}
+_PARTS_OF_A_DAY = ("YEAR", "MONTH", "DAY")
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A plain tree: the types of its columns, and the tree for DuckDB, in which all numbers have the types of Spark."""
+
+    types: Types
+    tree: Operator
+
+
+def plain_nodes(root: Operator, leaf: Leaf) -> Mapping[Operator, Plain]:
+    """The nodes of a tree that are plain down to rows at hand."""
+    leaves = {node: leaf(node) for node in walk(root) if isinstance(node, Reference | Scan)}
+    return _plain_nodes(
+        root, tuple((node, tuple(types.items())) for node, types in leaves.items() if types is not None)
+    )
+
+
+@lru_cache(maxsize=4_000)
+def _plain_nodes(
+    root: Operator, leaves: tuple[tuple[Operator, tuple[tuple[str, pa.DataType], ...]], ...]
+) -> Mapping[Operator, Plain]:
+    known = {leaf: dict(types) for leaf, types in leaves}
+    found: dict[Operator, Plain] = {}
     for node in walk(root):
+        tree, below = node, [found[child] for child in node.inputs if child in found]
+        types: Types | None
         if isinstance(node, Reference | Scan):
-            types = leaf(node)
-        elif all(child in found for child in node.inputs):
-            types = _types(node, [found[child] for child in node.inputs])
+            types = known.get(node)
+        elif len(below) == len(node.inputs):
+            types = _types(node, [item.types for item in below])
         else:
             types = None
-        if types is not None and node.columns and all(_is_passed(types.get(name)) for name in node.columns):
-            found[node] = {name: types[name] for name in node.columns}
+        if types is None or not node.columns or not all(_is_passed(types.get(name)) for name in node.columns):
+            continue
+        if below:
+            tree = _in_duckdb(node.with_inputs(tuple(item.tree for item in below)), _both(item.types for item in below))
+        found[node] = Plain({name: types[name] for name in node.columns}, tree)
     return found
 
 
@@ -97,49 +128,56 @@ def _types(node: Operator, inputs: list[Types]) -> Types | None:
 
 
 def _outputs(outputs: Iterable[Output], types: Types) -> Types | None:
-    found = {output.name: _type(output.expression, types) for output in outputs}
+    found = {output.name: expression_type(output.expression, types) for output in outputs}
     return {name: type_ for name, type_ in found.items() if type_ is not None}
 
 
 def _united(branches: list[Types]) -> Types:
-    """Columns of one type in all branches; integers of two sizes are of the larger one."""
-    first, *rest = branches
-    united: dict[str, pa.DataType] = {}
-    for name, type_ in first.items():
-        all_types = {type_, *(branch.get(name) for branch in rest)}
-        if all_types <= {pa.int32(), pa.int64()}:
-            united[name] = pa.int64() if pa.int64() in all_types else pa.int32()
-        elif len(all_types) == 1:
-            united[name] = type_
-    return united
+    """Columns with a type that those of all branches have in common."""
+    names = set(branches[0]).intersection(*branches)
+    united = {name: exact.common({branch[name] for branch in branches}) for name in names}
+    return {name: type_ for name, type_ in united.items() if type_ is not None}
+
+
+def _both(inputs: Iterable[Types]) -> Types:
+    return {name: type_ for types in inputs for name, type_ in types.items()}
 
 
 def _joined(inputs: list[Types], conditions: Iterable[Expression]) -> Types | None:
-    both = {name: type_ for types in inputs for name, type_ in types.items()}
+    both = _both(inputs)
     return both if all(_is_condition(condition, both) for condition in conditions) else None
 
 
 def _is_condition(expression: Expression, types: Types) -> bool:
-    return bool(_type(expression, types) == pa.bool_())
+    return bool(expression_type(expression, types) == pa.bool_())
 
 
-def _type(expression: Expression, types: Types) -> pa.DataType | None:
+def expression_type(expression: Expression, types: Types) -> pa.DataType | None:
     """The type of an expression that every engine computes alike; None of any other."""
-    parts = [_type(part, types) for part in expression.iter_expressions()]
+    if isinstance(expression, _CHOICES):
+        return _choice_type(expression, types)
+    parts = [expression_type(part, types) for part in expression.iter_expressions()]
     match expression:
         case exp.Column() if not expression.table:
             return types.get(expression.name)
+        case exp.Literal() if expression.is_string:
+            return pa.string() if _PLAIN_TEXT.fullmatch(expression.name) else None
         case exp.Literal():
-            return _literal_type(expression)
+            return exact.written(expression.name)
         case exp.Boolean():
             return pa.bool_()
         case exp.Paren():
             return parts[0]
         case exp.Cast():
-            is_date = expression.to.this == exp.DType.DATE and expression.this.is_string
-            return pa.date32() if is_date and _DATE.fullmatch(expression.this.name) else None
-        case exp.Add() | exp.Sub():
-            return pa.date32() if _is_later_day(expression, parts[0]) else None
+            return _cast_type(expression, parts[0])
+        case exp.Add() | exp.Sub() if _is_later_day(expression, parts[0]):
+            return pa.date32()
+        case exp.Add() | exp.Sub() | exp.Mul():
+            return _calculated(expression, parts)
+        case exp.Neg():
+            return exact.negated(parts[0]) if parts[0] is not None else None
+        case exp.Extract() | exp.Anonymous():
+            return pa.int32() if _part_of_a_day(expression) in _PARTS_OF_A_DAY and parts[-1] == pa.date32() else None
         case exp.Like():
             return pa.bool_() if parts == [pa.string(), pa.string()] and _is_part(expression.expression) else None
         case exp.And() | exp.Or() | exp.Not():
@@ -151,12 +189,10 @@ def _type(expression: Expression, types: Types) -> pa.DataType | None:
         case exp.Between():
             ends = expression.args["low"], expression.args["high"]
             return pa.bool_() if _is_comparison(expression.this, ends, types) else None
-        case exp.Neg() | exp.Mul():
-            return _number_type(parts)
         case exp.Substring():
             return pa.string() if parts[0] == pa.string() and _is_counted(expression) else None
-        case exp.Sum():
-            return pa.int64() if parts[0] in (pa.int32(), pa.int64()) else None
+        case exp.Sum() if len(parts) == 1 and parts[0] is not None:
+            return exact.summed(parts[0])
         case exp.Min() | exp.Max() if len(parts) == 1 and parts[0] is not None and _has_equality(parts[0]):
             return parts[0]
         case exp.Count():
@@ -166,26 +202,94 @@ def _type(expression: Expression, types: Types) -> pa.DataType | None:
     return None
 
 
-def _literal_type(literal: exp.Literal) -> pa.DataType | None:
-    if literal.is_string:
-        return pa.string() if _PLAIN_TEXT.fullmatch(literal.name) else None
-    if literal.is_int:
-        return pa.int32() if int(literal.name) <= _LARGEST_INT else None
-    return None
+def _choice_type(choice: Expression, types: Types) -> pa.DataType | None:
+    """CASE with conditions, IF and COALESCE: the type that all results have in common."""
+    match choice:
+        case exp.Case():
+            conditions = [branch.this for branch in choice.args["ifs"]]
+            results = [*(branch.args["true"] for branch in choice.args["ifs"]), choice.args.get("default")]
+            if choice.this:
+                return None
+        case exp.If():
+            conditions, results = [choice.this], [choice.args["true"], choice.args.get("false")]
+        case _:
+            conditions, results = [], [choice.this, *choice.expressions]
+    found = {
+        expression_type(result, types) for result in results if result is not None and not isinstance(result, exp.Null)
+    }
+    if None in found or not found or not all(_is_condition(condition, types) for condition in conditions):
+        return None
+    return exact.common(found)
 
 
-def _operand(expression: Expression, types: Types) -> pa.DataType | None:
-    """The type of one side of a comparison. A fraction is a number there, whatever type it has elsewhere."""
+def _cast_type(cast: exp.Cast, type_: pa.DataType | None) -> pa.DataType | None:
+    if cast.to.this == exp.DType.DATE and cast.this.is_string:
+        return pa.date32() if _DATE.fullmatch(cast.this.name) else None
+    return exact.cast_to(cast.to.sql(dialect=SparkSql).lower(), type_) if type_ is not None else None
+
+
+def _calculated(expression: exp.Binary, parts: list[pa.DataType | None]) -> pa.DataType | None:
+    one, other = parts
+    if one is None or other is None:
+        return None
+    if not (pa.types.is_decimal128(one) or pa.types.is_decimal128(other)):
+        return exact.weighed(one, other) if isinstance(expression, exp.Mul) else None
+    first, second = exact.operand(one, _digits(expression.this)), exact.operand(other, _digits(expression.expression))
+    if (
+        first is None
+        or second is None
+        or any(isinstance(side.unnest(), exp.Neg) for side in expression.iter_expressions())
+    ):
+        return None
+    return exact.multiplied(first, second) if isinstance(expression, exp.Mul) else exact.added(first, second)
+
+
+def _digits(expression: Expression) -> str | None:
+    """An integer as it is written."""
     bare = expression.unnest()
-    fraction = _FRACTION.fullmatch(bare.name) if isinstance(bare, exp.Literal) and not bare.is_string else None
-    if fraction:
-        return pa.decimal128(len(fraction[1]) + len(fraction[2]), len(fraction[2]))
-    return _type(expression, types)
+    return bare.name if isinstance(bare, exp.Literal) and not bare.is_string and bare.is_int else None
 
 
 def _is_comparison(first: Expression, others: Iterable[Expression], types: Types) -> bool:
-    one = _operand(first, types)
-    return all(_are_comparable(one, _operand(other, types)) for other in others)
+    one = expression_type(first, types)
+    return all(_are_comparable(one, expression_type(other, types)) for other in others)
+
+
+def _part_of_a_day(expression: exp.Extract | exp.Anonymous) -> str:
+    """The unit of `EXTRACT(YEAR FROM d)` and of `year(d)`."""
+    if isinstance(expression, exp.Anonymous):
+        return str(expression.name).upper() if len(expression.expressions) == 1 else ""
+    return str(expression.this.name).upper()
+
+
+# For DuckDB
+
+
+def _in_duckdb(node: Operator, types: Types) -> Operator:
+    """The node with every number cast to the type that it has in Spark."""
+    if not any(found for expression in node.expressions for found in expression.find_all(*_COMPUTED)):
+        return node
+    return node.with_expressions(lambda expression: _with_casts(expression, types))
+
+
+def _with_casts(expression: Expression, types: Types) -> Expression:
+    result = expression.copy()
+    for before, part in zip(list(expression.iter_expressions()), list(result.iter_expressions()), strict=True):
+        part.replace(_with_casts(before, types))
+    is_number = isinstance(expression, _COMPUTED) and expression.arg_key != "ifs"  # WHEN … THEN … is no value itself
+    type_ = expression_type(expression, types) if is_number else None
+    name = exact.in_duckdb(type_) if type_ is not None else None
+    if type_ is None or name is None:
+        return result
+    if isinstance(expression, _ARITHMETIC) and pa.types.is_decimal128(type_):
+        first = exact.operand(expression_type(expression.this, types), _digits(expression.this))
+        result.set("this", _cast(result.this, exact.with_room(first)))
+    return _cast(result, name)
+
+
+def _cast(expression: Expression, name: str) -> Expression:
+    inner = expression.this if isinstance(expression, exp.Cast) and not expression.this.is_string else expression
+    return exp.Cast(this=inner, to=exp.DataType.build(name, dialect="duckdb"))
 
 
 def _is_later_day(sum_: exp.Binary, day: pa.DataType | None) -> bool:
@@ -210,32 +314,10 @@ def _is_part(pattern: Expression) -> bool:
     return isinstance(pattern, exp.Literal) and "_" not in pattern.name
 
 
-def _number_type(parts: list[pa.DataType | None]) -> pa.DataType | None:
-    """Weights and their products. Integers of 32 bits would overflow in Spark earlier than elsewhere."""
-    if pa.int64() in parts and set(parts) <= {pa.int32(), pa.int64()}:
-        return pa.int64()
-    return pa.int32() if parts == [pa.int32()] else None
-
-
 def _are_comparable(one: pa.DataType | None, other: pa.DataType | None) -> bool:
     if one is None or other is None or not _has_equality(one):
         return False
-    return bool(one == other) or _are_numbers(one, other)
-
-
-def _are_numbers(one: pa.DataType, other: pa.DataType) -> bool:
-    """Integers and decimals that a decimal has room for both of."""
-    digits, more = _digits(one), _digits(other)
-    if digits is None or more is None:
-        return False
-    return max(digits[0], more[0]) + max(digits[1], more[1]) <= _MOST_DIGITS
-
-
-def _digits(type_: pa.DataType) -> tuple[int, int] | None:
-    """How many digits a number has before the point and behind it."""
-    if pa.types.is_signed_integer(type_):
-        return 19, 0
-    return (type_.precision - type_.scale, type_.scale) if pa.types.is_decimal128(type_) else None
+    return bool(one == other) or exact.are_comparable(one, other)
 
 
 def _is_passed(type_: pa.DataType | None) -> bool:

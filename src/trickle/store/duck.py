@@ -15,7 +15,6 @@ from typing import TypeAlias
 import duckdb
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
-from sqlglot import exp
 
 from trickle.algebra.operator import Operator
 from trickle.engine.machine import cores
@@ -121,6 +120,25 @@ class Duck:
         schema = to_arrow_schema(snapshot.schema(columns)).append(pa.field(WEIGHT, pa.int64()))
         return self._query(f"SELECT {listed} AS w FROM feed {groups}HAVING {weight} <> 0", schema, feed=feed)
 
+    def paired(self, keys: Sequence[pa.ChunkedArray], weights: pa.ChunkedArray, shown: pa.ChunkedArray) -> pa.Table:
+        """Of groups with at most one old and one new row per key, what becomes of each row that says it.
+
+        Columns: the place of the row, the operation, whether it shows now, whether it did. Raises duckdb.Error.
+        """
+        named = {f"k{number}": values for number, values in enumerate(keys)}
+        groups = f"PARTITION BY {', '.join(named)}" if named else ""
+        rows = pa.table({**named, "w": weights, "shown": shown, "place": pa.array(range(len(weights)), pa.int64())})
+        with self._database.cursor() as cursor:
+            cursor.register("rows", rows)
+            found = cursor.sql(
+                "SELECT * FROM (SELECT place, CASE WHEN w > 0 AND min(w) OVER g < 0 THEN 'U' WHEN w > 0 THEN 'I' "
+                "WHEN max(w) OVER g < 0 THEN 'D' END AS op, w > 0 AND shown AS is_shown, "
+                "COALESCE(max(CASE WHEN w < 0 THEN shown END) OVER g, false) AS was_shown "
+                f"FROM rows WINDOW g AS ({groups})) "
+                "WHERE op IS NOT NULL ORDER BY place"
+            )
+            return found.to_arrow_table()
+
     def files(self, snapshot: Snapshot, version: int) -> list[str]:
         """The files of a table that is read whole as soon as Spark would have planned to; none of any other."""
         if snapshot.size_in_bytes > NEAR_BYTES:
@@ -166,12 +184,8 @@ class Duck:
 
 @lru_cache(maxsize=4_000)
 def _template(node: Operator) -> Template:
-    """The SQL of a plain tree for DuckDB. Its sums have more digits than Spark's; where they need them, Spark adds."""
-
-    def bounded(part: exp.Expr) -> exp.Expr:
-        return exp.cast(part, exp.DType.BIGINT) if isinstance(part, exp.Sum) else part
-
-    return placed(node, lambda query: query.transform(bounded, copy=False).sql(dialect="duckdb"))
+    """The SQL of a plain tree for DuckDB."""
+    return placed(node, lambda query: query.sql(dialect="duckdb"))
 
 
 def _compared(reads: Iterable[tuple[str, str]], keys: Keys) -> list[str]:
