@@ -165,6 +165,8 @@ class AtHand:
     @property
     def _is_legacy(self) -> bool:
         """Whether the query was written under a setting with which Spark computes as nobody else does."""
+        if self.plan.stream_table.settings.get("spark.sql.decimalOperations.allowPrecisionLoss") == "false":
+            return True
         return any(key.startswith(LEGACY) and key not in MEANING for key in self.plan.stream_table.settings)
 
     def with_inlined(self, root: Operator) -> Operator:

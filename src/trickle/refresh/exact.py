@@ -2,13 +2,14 @@
 
 Sums, differences and products of decimals are exact as long as they fit. Spark's rules leave room for every result, or
 else round it (then it is not exact, and Spark's) or have it overflow at 38 digits. DuckDB raises where one does not
-fit, and then Spark computes it. Quotients are rounded in every engine's own way, and integers overflow into other
-integers where ANSI mode is off.
+fit, and then Spark computes it. Quotients are computed in whole numbers and rounded by Spark's rule. Integers of the
+query are Spark's: they overflow into other integers where ANSI mode is off.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -19,7 +20,7 @@ _SUMMED = 10
 """Digits that a sum has more than what is added."""
 _LEAST_KEPT = 6
 """Digits behind the point that Spark keeps where there are too many in all."""
-_LARGEST_INT = 2**31 - 1
+LARGEST_INT = 2**31 - 1
 
 _FRACTION = re.compile(r"(\d{0,9})\.(\d{1,9})")
 _DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
@@ -35,7 +36,7 @@ _WIDE = 19
 def written(number: str) -> pa.DataType | None:
     """The type of a number as it is written."""
     if number.isdecimal():
-        return pa.int32() if int(number) <= _LARGEST_INT else None
+        return pa.int32() if int(number) <= LARGEST_INT else None
     fraction = _FRACTION.fullmatch(number)
     if not fraction:
         return None
@@ -63,12 +64,23 @@ def multiplied(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     return _bounded(one.precision + other.precision + 1, one.scale + other.scale)
 
 
+def divided(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """The type of a quotient, where DuckDB can round it as Spark does."""
+    behind = max(_LEAST_KEPT, one.scale + other.precision + 1)
+    type_ = _shortened(one.precision - one.scale + other.scale + behind, behind)
+    return type_ if type_.scale - one.scale + other.scale >= 0 else None
+
+
 def _bounded(digits: int, behind: int) -> pa.DataType | None:
     """A decimal of so many digits; one of more than there can be, if none of those behind the point is lost."""
+    type_ = _shortened(digits, behind)
+    return type_ if type_.scale == behind else None
+
+
+def _shortened(digits: int, behind: int) -> pa.DataType:
     if digits <= MOST_DIGITS:
         return pa.decimal128(digits, behind)
-    kept = max(MOST_DIGITS - (digits - behind), min(behind, _LEAST_KEPT))
-    return pa.decimal128(MOST_DIGITS, behind) if kept == behind else None
+    return pa.decimal128(MOST_DIGITS, max(MOST_DIGITS - (digits - behind), min(behind, _LEAST_KEPT)))
 
 
 def weighed(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
@@ -118,12 +130,12 @@ def _common_decimal(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 
 
 def cast_to(name: str, type_: pa.DataType) -> pa.DataType | None:
-    """The type of that name, where a cast to it keeps every value that fits."""
+    """The type of that name, where every number that fits becomes the nearest one of it, a half away from zero."""
     wanted = _INTEGERS.get(name)
     if wanted:
         return wanted if type_ in _INTEGERS.values() else None
-    decimal, own = _DECIMAL.fullmatch(name), operand(type_, None)
-    if not decimal or own is None or int(decimal[2]) < own.scale:
+    decimal = _DECIMAL.fullmatch(name)
+    if not decimal or operand(type_, None) is None:
         return None
     return pa.decimal128(int(decimal[1]), int(decimal[2]))
 
@@ -153,3 +165,29 @@ def in_duckdb(type_: pa.DataType) -> str | None:
 def with_room(type_: pa.DataType) -> str:
     """The type as DuckDB calls it, next to which it does not save digits that the result may need."""
     return f"DECIMAL({max(type_.precision, _WIDE)}, {type_.scale})"
+
+
+def unscaled(type_: pa.DataType) -> tuple[str, str]:
+    """A decimal's type with all digits there can be, and the power of ten that makes it a whole number."""
+    return f"DECIMAL({MOST_DIGITS}, {type_.scale})", f"1{'0' * type_.scale}"
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """How DuckDB divides one decimal by another: as whole numbers n and d, rounding n · shift / d."""
+
+    shift: str
+    unit: str
+    """One in the last digit of the result."""
+    unit_type: str
+    bound: str
+    """Of a divisor below it Spark's two roundings, to 38 digits behind the point and then to the result's, are one."""
+
+    @classmethod
+    def of(cls, one: pa.DataType, other: pa.DataType, result: pa.DataType) -> Quotient:
+        return cls(
+            shift=f"1{'0' * (result.scale - one.scale + other.scale)}",
+            unit=f"0.{'0' * (result.scale - 1)}1",
+            unit_type=f"DECIMAL({result.scale}, {result.scale})",
+            bound=f"1{'0' * (MOST_DIGITS - result.scale)}",
+        )

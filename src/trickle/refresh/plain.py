@@ -27,9 +27,11 @@ from trickle.algebra.project import Project
 from trickle.algebra.reference import Reference
 from trickle.algebra.scan import Scan
 from trickle.algebra.semi_join import SemiJoin, Without
+from trickle.algebra.top_k import TopK
 from trickle.algebra.union_all import UnionAll
 from trickle.dialect import SparkSql
 from trickle.refresh import exact
+from trickle.store.duck import QUOTIENT
 
 Types = Mapping[str, pa.DataType]
 """Column → its type, of the columns that can be passed on."""
@@ -54,7 +56,7 @@ _PASSED = (
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
 
-_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul)
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div)
 _CHOICES = (exp.Case, exp.If, exp.Coalesce)
 _COMPUTED = (*_ARITHMETIC, *_CHOICES, exp.Neg, exp.Sum, exp.Cast, exp.Extract, exp.Anonymous)
 """What may have another type in DuckDB than in Spark, and is cast to the one it has there."""
@@ -114,6 +116,8 @@ def _types(node: Operator, inputs: list[Types]) -> Types | None:
             return _outputs((*passing(node.keys), *node.aggregates), inputs[0]) if grouped else None
         case Expand():
             return inputs[0]
+        case TopK():
+            return inputs[0] if _is_ordered(node, inputs[0]) else None
         case SemiJoin() | Without():
             rows, keys = inputs
             return rows if all(_are_comparable(rows[mine], keys[theirs]) for mine, theirs in node.pairs) else None
@@ -125,6 +129,13 @@ def _types(node: Operator, inputs: list[Types]) -> Types | None:
             joined = _joined(inputs, [node.condition])
             return joined if node.kind is not Kind.MARK or joined is None else {**joined, node.mark: pa.bool_()}
     return None
+
+
+def _is_ordered(top: TopK, types: Types) -> bool:
+    """Whether all columns have one order: rows that the query's own leaves equal are ordered by all of them."""
+    return all(_has_equality(types[name]) for name in top.columns) and all(
+        isinstance(item, exp.Ordered) and isinstance(item.this, exp.Column) for item in top.order
+    )
 
 
 def _outputs(outputs: Iterable[Output], types: Types) -> Types | None:
@@ -172,7 +183,7 @@ def expression_type(expression: Expression, types: Types) -> pa.DataType | None:
             return _cast_type(expression, parts[0])
         case exp.Add() | exp.Sub() if _is_later_day(expression, parts[0]):
             return pa.date32()
-        case exp.Add() | exp.Sub() | exp.Mul():
+        case exp.Add() | exp.Sub() | exp.Mul() | exp.Div():
             return _calculated(expression, parts)
         case exp.Neg():
             return exact.negated(parts[0]) if parts[0] is not None else None
@@ -195,6 +206,8 @@ def expression_type(expression: Expression, types: Types) -> pa.DataType | None:
             return exact.summed(parts[0])
         case exp.Min() | exp.Max() if len(parts) == 1 and parts[0] is not None and _has_equality(parts[0]):
             return parts[0]
+        case exp.Count() if isinstance(expression.this, exp.Distinct):
+            return pa.int64() if _is_counted_once(expression.this, types) else None
         case exp.Count():
             return pa.int64() if parts[0] is not None or isinstance(expression.this, exp.Star) else None
     if isinstance(expression, _COMPARISONS):
@@ -233,6 +246,8 @@ def _calculated(expression: exp.Binary, parts: list[pa.DataType | None]) -> pa.D
     if one is None or other is None:
         return None
     if not (pa.types.is_decimal128(one) or pa.types.is_decimal128(other)):
+        if _constant(expression) is not None:
+            return pa.int32()
         return exact.weighed(one, other) if isinstance(expression, exp.Mul) else None
     first, second = exact.operand(one, _digits(expression.this)), exact.operand(other, _digits(expression.expression))
     if (
@@ -241,7 +256,32 @@ def _calculated(expression: exp.Binary, parts: list[pa.DataType | None]) -> pa.D
         or any(isinstance(side.unnest(), exp.Neg) for side in expression.iter_expressions())
     ):
         return None
-    return exact.multiplied(first, second) if isinstance(expression, exp.Mul) else exact.added(first, second)
+    match expression:
+        case exp.Mul():
+            return exact.multiplied(first, second)
+        case exp.Div():
+            return exact.divided(first, second)
+    return exact.added(first, second)
+
+
+def _constant(expression: Expression) -> int | None:
+    """The value of an integer that is written as a sum, difference or product of others, if Spark has room for it."""
+    bare = expression.unnest()
+    if isinstance(bare, exp.Literal):
+        return int(bare.name) if exact.written(bare.name) == pa.int32() and not bare.is_string else None
+    if not isinstance(bare, exp.Add | exp.Sub | exp.Mul):
+        return None
+    one, other = _constant(bare.this), _constant(bare.expression)
+    if one is None or other is None:
+        return None
+    value = one + other if isinstance(bare, exp.Add) else one - other if isinstance(bare, exp.Sub) else one * other
+    return value if abs(value) <= exact.LARGEST_INT else None
+
+
+def _is_counted_once(distinct: exp.Distinct, types: Types) -> bool:
+    """Whether it is one value that is counted, of a type in which different values are different everywhere."""
+    values = [expression_type(value, types) for value in distinct.expressions]
+    return len(values) == 1 and values[0] is not None and _has_equality(values[0])
 
 
 def _digits(expression: Expression) -> str | None:
@@ -282,9 +322,32 @@ def _with_casts(expression: Expression, types: Types) -> Expression:
     if type_ is None or name is None:
         return result
     if isinstance(expression, _ARITHMETIC) and pa.types.is_decimal128(type_):
-        first = exact.operand(expression_type(expression.this, types), _digits(expression.this))
-        result.set("this", _cast(result.this, exact.with_room(first)))
+        sides = expression.this, expression.expression
+        one, other = (exact.operand(expression_type(side, types), _digits(side)) for side in sides)
+        if isinstance(expression, exp.Div):
+            return _cast(_quotient(result, exact.Quotient.of(one, other, type_), one, other), name)
+        result.set("this", _cast(result.this, exact.with_room(one)))
     return _cast(result, name)
+
+
+def _quotient(division: Expression, how: exact.Quotient, one: pa.DataType, other: pa.DataType) -> Expression:
+    whole = exp.Anonymous(
+        this=QUOTIENT,
+        expressions=[
+            _unscaled(division.this, one),
+            _unscaled(division.expression, other),
+            _cast(exp.Literal.string(how.shift), "HUGEINT"),
+            _cast(exp.Literal.string(how.bound), "HUGEINT"),
+        ],
+    )
+    unit = _cast(exp.Literal.string(how.unit), how.unit_type)
+    return exp.Mul(this=_cast(whole, "DECIMAL(38, 0)"), expression=unit)
+
+
+def _unscaled(number: Expression, type_: pa.DataType) -> Expression:
+    wide, power = exact.unscaled(type_)
+    product = exp.Mul(this=_cast(exp.Paren(this=number), wide), expression=exp.Literal.number(power))
+    return _cast(product, "HUGEINT")
 
 
 def _cast(expression: Expression, name: str) -> Expression:

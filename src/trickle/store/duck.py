@@ -8,7 +8,7 @@ exactly where they are equal in Spark; everything else, and what DuckDB stumbles
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -37,6 +37,15 @@ _MOST_FILES = 256
 Leaf: TypeAlias = "pa.Table | list[str]"
 """Rows at hand, or the Parquet files of a table."""
 
+QUOTIENT = "trickle_quotient"
+"""The macro that divides whole numbers: n · shift / d, rounded, a half away from zero. A large divisor is an error."""
+
+_DIVIDING = f"""CREATE MACRO {QUOTIENT}(n, d, shift, bound) AS
+    CASE WHEN n IS NULL OR d IS NULL THEN NULL
+         WHEN d = 0 OR abs(d) >= bound THEN error('Spark divides by it')
+         ELSE (CASE WHEN (n < 0) <> (d < 0) THEN -1 ELSE 1 END)
+              * ((abs(n) // abs(d)) * shift + (2 * (abs(n) % abs(d)) * shift + abs(d)) // (2 * abs(d))) END"""
+
 _ARRIVALS = "('insert', 'update_postimage')"
 
 
@@ -55,9 +64,10 @@ class Duck:
 
     is_local: bool
     """Whether Spark computes on this machine too, so that nobody could read faster."""
-    _database: duckdb.DuckDBPyConnection = field(
+
+    def __post_init__(self) -> None:
         # It fetches no extensions, and writes to no disk: what does not fit is Spark's.
-        default_factory=lambda: duckdb.connect(
+        self._database = duckdb.connect(
             config={
                 "threads": cores(),
                 "memory_limit": "1GB",
@@ -65,7 +75,7 @@ class Duck:
                 "autoinstall_known_extensions": False,
             }
         )
-    )
+        self._database.execute(_DIVIDING)
 
     @staticmethod
     def may_hold(rows: int) -> bool:
