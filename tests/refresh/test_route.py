@@ -46,7 +46,7 @@ def table(*measured: Measurement, ahead: bool = False) -> StreamTable:
 def below(rows: int, behind: int = 0) -> Below:
     commit = Commit(2, "WRITE", rows > 0, rows, 0, replaces_all=False, change_feed=None, user_metadata=None)
     window = SourceWindow("orders", "there", 1, 2, "t", (commit,), SIZE)
-    return Below((window,), parts=1, rows_behind=max(rows, behind))
+    return Below((window,), parts=1, work_behind=max(rows, behind))
 
 
 def load(seconds: float) -> Measurement:

@@ -19,7 +19,7 @@ from trickle.refresh.definition import Definition
 from trickle.refresh.parts import discreet
 from trickle.refresh.route import is_ahead
 from trickle.refresh.shape import describe_difference
-from trickle.refresh.window import SourceWindow, frontier_of, read_windows
+from trickle.refresh.window import SourceWindow, frontier_of, read_windows, rows_of_work
 from trickle.store.delta_log import Snapshot
 from trickle.store.leaves import Versions
 from trickle.store.logs import DeltaLogs
@@ -99,7 +99,7 @@ def window_of(changed: frozenset[str], pins: Mapping[str, Snapshot], stored: Sna
 def work_of(windows: Sequence[SourceWindow], pins: Mapping[str, Snapshot]) -> dict[Action, float]:
     """What each way of a refresh has to do: look at the rows that changed, or read all there is."""
     return {
-        Action.DIFFERENTIAL: sum(window.rows_changed for window in windows),
+        Action.DIFFERENTIAL: sum(rows_of_work(window) for window in windows),
         Action.FULL: sum(pin.size_in_bytes for pin in pins.values()),
     }
 

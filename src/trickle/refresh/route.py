@@ -26,7 +26,7 @@ from trickle.refresh.choose import (
 )
 from trickle.refresh.cost import Line, pick
 from trickle.refresh.definition import Definition
-from trickle.refresh.window import SourceWindow
+from trickle.refresh.window import SourceWindow, rows_of_work
 
 REPAID = 8
 """Catching up is taken to be worth it where it pays over so many refreshes like this one."""
@@ -45,8 +45,8 @@ class Below:
     windows: tuple[SourceWindow, ...]
     parts: int
     """How many inner results are kept."""
-    rows_behind: int
-    """Changed rows that an inner result has not seen; more than the table has not seen where they stayed behind."""
+    work_behind: float
+    """Changed rows that an inner result has not seen, as work; more than the table's own where they stayed behind."""
 
     @property
     def changed(self) -> list[SourceWindow]:
@@ -55,6 +55,10 @@ class Below:
     @property
     def rows(self) -> int:
         return sum(window.rows_changed for window in self.changed)
+
+    @property
+    def work(self) -> float:
+        return sum(map(rows_of_work, self.changed))
 
     @property
     def bytes(self) -> int:
@@ -95,10 +99,10 @@ def choose_route(table: StreamTable, below: Below) -> Choice | None:
     estimates = estimates_of(below.changed)
     if replaced := replaced_sources(below.changed):
         return Choice(Action.FULL, f"{replaced}: recomputing is cheaper", estimates)
-    if below.rows_behind < ALWAYS_DIFFERENTIAL_ROWS:
+    if below.work_behind < ALWAYS_DIFFERENTIAL_ROWS:
         return None
     work = {
-        Action.DIFFERENTIAL: below.rows + (below.rows_behind - below.rows) / REPAID,
+        Action.DIFFERENTIAL: below.work + (below.work_behind - below.work) / REPAID,
         Action.FULL: below.bytes,
     }
     one = guessed_change(_STEPS)

@@ -37,7 +37,7 @@ from trickle.refresh.parts import draft, part_name
 from trickle.refresh.plan import NO_NEW_VERSION, RefreshPlan, plan_refresh
 from trickle.refresh.route import Below, choose_route, is_ahead, lets_go, stored_alike, without_parts
 from trickle.refresh.steps import Resources
-from trickle.refresh.window import frontier_of, read_windows
+from trickle.refresh.window import frontier_of, read_windows, rows_of_work
 from trickle.store.delta_log import CDF_PROPERTY, Snapshot
 from trickle.store.duck import Duck
 from trickle.store.feeds import Feeds
@@ -240,7 +240,7 @@ class _Tick:
             return own
         if any(is_part(key) for key in plan.definition.sources):
             whole = sum(pin.size_in_bytes for pin in self._base_pins(plan.definition).values())
-            work = below.rows_behind if below and not own.is_load else whole
+            work = below.work_behind if below and not own.is_load else whole
             return replace(own, inner_work=work, inner_seconds=sum(item.seconds for item in inner))
         if below is None or own.is_load:
             return own
@@ -308,16 +308,16 @@ class _Tick:
         pins = self._base_pins(definition)
         try:
             windows = tuple(read_windows(self.context.logs, table.progress.shown_frontier, pins))
-            behind = [self._rows_behind(part, pins) for part in parts] if is_ahead(table) else []
+            behind = [self._work_behind(part, pins) for part in parts] if is_ahead(table) else []
         except Reinitialise:
             return None
-        rows = sum(window.rows_changed for window in windows)
-        return Below(windows, len(parts), max(rows, *behind) if behind else rows)
+        own = sum(map(rows_of_work, windows))
+        return Below(windows, len(parts), max(own, *behind) if behind else own)
 
-    def _rows_behind(self, part: StreamTable, pins: Mapping[str, Snapshot]) -> int:
+    def _work_behind(self, part: StreamTable, pins: Mapping[str, Snapshot]) -> float:
         seen = part.progress.shown_frontier if part.progress else {}
         read = {key: pin for key, pin in pins.items() if key in seen}
-        return sum(window.rows_changed for window in read_windows(self.context.logs, seen, read))
+        return sum(map(rows_of_work, read_windows(self.context.logs, seen, read)))
 
     def _base_pins(self, definition: Definition) -> dict[str, Snapshot]:
         """What the query names, pinned; its parts do not count."""

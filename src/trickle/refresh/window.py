@@ -11,8 +11,12 @@ from dataclasses import dataclass
 from trickle.catalog.model import Frontier, SourceVersion
 from trickle.errors import Reinitialise
 from trickle.store.delta_log import Commit, CommitMissing, Snapshot
+from trickle.store.duck import MOST_ROWS
 from trickle.store.logs import DeltaLogs
 from trickle.store.table import overtaken
+
+SPARK_SHARE = 10
+"""A changed row that Spark takes through a refresh costs as much as so many that the driver does."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,11 @@ class SourceWindow:
     def replaced_by(self) -> str | None:
         """The last operation of the window that removed everything there was."""
         return next((commit.operation for commit in reversed(self.commits) if commit.replaces_all), None)
+
+
+def rows_of_work(window: SourceWindow) -> float:
+    """The changed rows, as work: those that are too many for the driver count many times, as Spark goes about them."""
+    return window.rows_changed + (SPARK_SHARE - 1) * max(0, window.rows_changed - MOST_ROWS)
 
 
 def frontier_of(pins: Mapping[str, Snapshot]) -> Frontier:
