@@ -87,9 +87,14 @@ def stored_alike(one: Definition, other: Definition) -> bool:
     return (
         type(one.storage) is type(other.storage)
         and one.storage.identity == other.storage.identity
-        and one.storage_schema == other.storage_schema
+        and _types(one) == _types(other)
         and one.filtered == other.filtered
     )
+
+
+def _types(definition: Definition) -> list[tuple[str, str]]:
+    """Of the stored columns; whether one may be NULL is no matter."""
+    return [(field.name, field.dataType.simpleString()) for field in definition.storage_schema]
 
 
 def choose_route(table: StreamTable, below: Below) -> Choice | None:

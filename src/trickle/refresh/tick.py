@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -30,19 +29,19 @@ from trickle.context import Context
 from trickle.errors import InternalError, Reinitialise, TrickleError, UserError
 from trickle.failpoints import reach
 from trickle.graph import Graph
-from trickle.names import is_part, quote
+from trickle.names import is_part
 from trickle.refresh.definition import Definition
 from trickle.refresh.execute import Executor
 from trickle.refresh.parts import draft, part_name
+from trickle.refresh.pins import Pins
 from trickle.refresh.plan import NO_NEW_VERSION, RefreshPlan, plan_refresh
 from trickle.refresh.route import Below, choose_route, is_ahead, lets_go, stored_alike, without_parts
 from trickle.refresh.steps import Resources
 from trickle.refresh.window import frontier_of, read_windows, rows_of_work
-from trickle.store.delta_log import CDF_PROPERTY, Snapshot
+from trickle.store.delta_log import Snapshot
 from trickle.store.duck import Duck
 from trickle.store.feeds import Feeds
 from trickle.store.files import Files
-from trickle.store.logs import reading
 from trickle.store.table import CommitInfo, StorageTable, overtaken
 from trickle.store.workspace import is_local
 
@@ -145,7 +144,7 @@ class _Done:
 
 @dataclass
 class _Tick:
-    """One tick: the pinned versions, by location."""
+    """One tick: its pins, and what became of the parts it brought."""
 
     refresher: Refresher
     graph: Graph
@@ -155,13 +154,11 @@ class _Tick:
     """Change nothing, not even a source's change feed."""
     as_of: datetime = field(default_factory=lambda: datetime.now(UTC))
     """Before anything was pinned."""
-    pins: dict[str, Snapshot] = field(default_factory=dict)
     brought: dict[str, RefreshRecord | TrickleError] = field(default_factory=dict)
     """Location of a part → what became of its refresh in this tick."""
-    reached: dict[str, Progress] = field(default_factory=dict)
-    """Location of a stream table → how far this tick brought it."""
 
     def __post_init__(self) -> None:
+        self.pins = Pins(self.context, lambda location: self.graph.at(location) is not None, self.only_looking)
         self._moment = self.context.definitions.now(self.tables)
 
     @property
@@ -170,13 +167,7 @@ class _Tick:
 
     def pin(self) -> None:
         """Pins every base source at once, before anything is read."""
-        for table in self.tables:
-            for location in table.sources.values():
-                if not self.graph.at(location) and location not in self.pins:
-                    with suppress(UserError):  # whoever reads it will say so
-                        snapshot = self._readable(location)
-                        if snapshot:
-                            self.pins[location] = snapshot
+        self.pins.pin(location for table in self.tables for location in table.sources.values())
 
     def run(self, table: StreamTable, full_reason: str | None = None) -> RefreshRecord:
         """Refreshes one table and records it, whatever happens."""
@@ -202,7 +193,7 @@ class _Tick:
 
     def tidy(self) -> None:
         """What is better done between refreshes than in one."""
-        for location in self.reached:
+        for location in self.pins.reached:
             StorageTable(self.context.session, self.context.logs, location).tidy()
 
     def _refreshed(self, table: StreamTable, full_reason: str | None) -> _Done:
@@ -262,7 +253,7 @@ class _Tick:
         else:
             self.context.catalog.record(record, done.progress, done.measured)
         reach("after-catalog-commit")
-        self.reached[table.location] = done.progress
+        self.pins.reached[table.location] = done.progress
         if table.hidden:
             self.graph = self.graph.having(replace(table, progress=done.progress))
 
@@ -321,7 +312,7 @@ class _Tick:
 
     def _base_pins(self, definition: Definition) -> dict[str, Snapshot]:
         """What the query names, pinned; its parts do not count."""
-        return {key: self._pinned(key, place) for key, place in definition.seen.items() if not is_part(key)}
+        return {key: self.pins.get(key, place) for key, place in definition.seen.items() if not is_part(key)}
 
     def plan_around(self, table: StreamTable) -> RefreshPlan | None:
         """The plan of a refresh that leaves the parts of a table where they are, if that is the better one."""
@@ -398,7 +389,7 @@ class _Tick:
 
     def plan(self, table: StreamTable, full_reason: str | None = None) -> RefreshPlan:
         definition = self._moment.definition(table)
-        pins = {key: self._pinned(key, location) for key, location in definition.sources.items()}
+        pins = {key: self.pins.get(key, location) for key, location in definition.sources.items()}
         return plan_refresh(
             table,
             definition,
@@ -417,46 +408,6 @@ class _Tick:
         if not self.only_looking and len(shown) < len(set(versions)):
             raise overtaken("it is ahead of, or behind, the other tables of this refresh")
         return shown
-
-    def _pinned(self, key: str, location: str) -> Snapshot:
-        if location in self.pins:
-            return self.pins[location]
-        snapshot = self._readable(location)
-        if snapshot is None:
-            raise UserError(
-                "source-gone",
-                f"the source {key} is gone",
-                detail=f"there is no Delta table at {location} any more.",
-                hint="create it again and refresh, or drop the stream table.",
-            )
-        if self._is_settled(snapshot):
-            self.pins[location] = snapshot
-        return snapshot
-
-    def _is_settled(self, snapshot: Snapshot) -> bool:
-        """Whether a source will not move in this tick any more: everybody who reads it must see one version.
-
-        Raises RetryableError where another process has moved a stream table on since this tick refreshed it.
-        """
-        reached = self.reached.get(snapshot.location)
-        if reached is None:
-            return not self.graph.at(snapshot.location)
-        if snapshot.version != reached.storage_version:
-            last = StorageTable(self.context.session, self.context.logs, snapshot.location).last_commit()
-            if last is None or last.info.sequence != reached.sequence:
-                raise overtaken("it has moved on since")
-        return True
-
-    def _readable(self, location: str) -> Snapshot | None:
-        """The source now, its change feed switched on if it was off. Raises UserError where that cannot be done."""
-        snapshot = self.context.logs.snapshot(location)
-        if snapshot is None or snapshot.has_change_feed or self.only_looking:
-            return snapshot
-        with reading(location):
-            self.context.session.sql(
-                f"ALTER TABLE delta.{quote(location)} SET TBLPROPERTIES ({quote(CDF_PROPERTY)} = 'true')"
-            )
-        return self.context.logs.snapshot(location)
 
     def _reconciled(self, table: StreamTable) -> StreamTable:
         """The table as its own commits know it: after a crash the catalog may be a commit behind."""
