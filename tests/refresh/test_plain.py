@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 import sqlglot
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from trickle.algebra.aggregate import Aggregate, consolidated, distinct
 from trickle.algebra.expand import Expand
@@ -412,7 +412,7 @@ def test_spark_gives_decimals_the_types_that_we_give_them(spark: SparkSession) -
     exact = 0
     for some in (simple, [text for text in texts if text not in simple]):
         listed = ", ".join(f"{text} AS c{place}" for place, text in enumerate(some))
-        there = spark.sql(f"SELECT {listed} FROM (SELECT {columns})").toArrow().schema.types
+        there = to_arrow_schema(spark.sql(f"SELECT {listed} FROM (SELECT {columns})").schema).types
         for text, type_ in zip(some, there, strict=True):
             ours = expression_type(condition(text), known)
             exact += ours is not None
