@@ -87,6 +87,8 @@ def _paired_here(storage: Storage, change: Kept, workspace: Workspace, duck: Duc
         local.column(VISIBLE) if VISIBLE in storage.columns else pa.chunked_array([pa.array([True] * local.num_rows)])
     )
     found = duck.paired([local.column(key.name) for key in identity], local.column(WEIGHT), shown)
+    if found is None:
+        return None
     rows = local.select(storage.columns).take(found.column("place"))
     schema = StructType([change.schema[name] for name in storage.columns])
     for name, source, type_ in (

@@ -165,9 +165,10 @@ class AtHand:
     @property
     def _is_legacy(self) -> bool:
         """Whether the query was written under a setting with which Spark computes as nobody else does."""
-        if self.plan.stream_table.settings.get("spark.sql.decimalOperations.allowPrecisionLoss") == "false":
+        settings = self.plan.stream_table.settings
+        if settings.get("spark.sql.decimalOperations.allowPrecisionLoss", "true").lower() != "true":
             return True
-        return any(key.startswith(LEGACY) and key not in MEANING for key in self.plan.stream_table.settings)
+        return any(key.startswith(LEGACY) and key not in MEANING for key in settings)
 
     def with_inlined(self, root: Operator) -> Operator:
         """The tree with the steps in it that are computed wherever they are used."""

@@ -107,6 +107,16 @@ def summed(type_: pa.DataType) -> pa.DataType | None:
     return pa.int64() if type_ in _INTEGERS.values() else None
 
 
+def may_overflow(sum_: pa.DataType) -> bool:
+    """Whether the type of a sum has fewer than ten digits more than what is added."""
+    return bool(sum_.precision == MOST_DIGITS)
+
+
+def room(sum_: pa.DataType) -> str:
+    """Of numbers below this, no sum has too many digits for its type, not even on the way."""
+    return f"1{'0' * max(0, MOST_DIGITS - _SUMMED - sum_.scale)}"
+
+
 def common(types: set[pa.DataType]) -> pa.DataType | None:
     """The one type that values of several get where they meet: in a CASE, or in a UNION."""
     first, *rest = types

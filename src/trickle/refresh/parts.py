@@ -45,6 +45,7 @@ def draft(root: str, text: str, reader: StreamTable) -> StreamTable:
         suspended_reason=None,
         failures=0,
         hidden=True,
+        measured=(),
     )
 
 

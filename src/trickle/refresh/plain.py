@@ -31,7 +31,7 @@ from trickle.algebra.top_k import TopK
 from trickle.algebra.union_all import UnionAll
 from trickle.dialect import SparkSql
 from trickle.refresh import exact
-from trickle.store.duck import QUOTIENT
+from trickle.store.duck import CHECKED_SUM, QUOTIENT
 
 Types = Mapping[str, pa.DataType]
 """Column → its type, of the columns that can be passed on."""
@@ -238,6 +238,8 @@ def _choice_type(choice: Expression, types: Types) -> pa.DataType | None:
 def _cast_type(cast: exp.Cast, type_: pa.DataType | None) -> pa.DataType | None:
     if cast.to.this == exp.DType.DATE and cast.this.is_string:
         return pa.date32() if _DATE.fullmatch(cast.this.name) else None
+    if isinstance(cast.this.unnest(), exp.Literal):
+        return None  # `1L` is a literal to Spark, of as many digits as it has
     return exact.cast_to(cast.to.sql(dialect=SparkSql).lower(), type_) if type_ is not None else None
 
 
@@ -260,7 +262,9 @@ def _calculated(expression: exp.Binary, parts: list[pa.DataType | None]) -> pa.D
         case exp.Mul():
             return exact.multiplied(first, second)
         case exp.Div():
-            return exact.divided(first, second)
+            # One inside of another would be written out many times.
+            is_nested = any(side.find(exp.Div) for side in expression.iter_expressions())
+            return None if is_nested else exact.divided(first, second)
     return exact.added(first, second)
 
 
@@ -327,7 +331,11 @@ def _with_casts(expression: Expression, types: Types) -> Expression:
         if isinstance(expression, exp.Div):
             return _cast(_quotient(result, exact.Quotient.of(one, other, type_), one, other), name)
         result.set("this", _cast(result.this, exact.with_room(one)))
-    return _cast(result, name)
+    if isinstance(expression, exp.Sum) and pa.types.is_decimal128(type_) and exact.may_overflow(type_):
+        result = exp.Anonymous(
+            this=CHECKED_SUM, expressions=[result.this, _cast(exp.Literal.string(exact.room(type_)), name)]
+        )
+    return _cast(result.this if isinstance(result, exp.Cast) else result, name)
 
 
 def _quotient(division: Expression, how: exact.Quotient, one: pa.DataType, other: pa.DataType) -> Expression:
@@ -351,8 +359,8 @@ def _unscaled(number: Expression, type_: pa.DataType) -> Expression:
 
 
 def _cast(expression: Expression, name: str) -> Expression:
-    inner = expression.this if isinstance(expression, exp.Cast) and not expression.this.is_string else expression
-    return exp.Cast(this=inner, to=exp.DataType.build(name, dialect="duckdb"))
+    """A cast that fails where Spark's may do otherwise. In parentheses, lest it be taken for the one it stands for."""
+    return exp.Paren(this=exp.Cast(this=expression, to=exp.DataType.build(name, dialect="duckdb")))
 
 
 def _is_later_day(sum_: exp.Binary, day: pa.DataType | None) -> bool:
@@ -369,7 +377,7 @@ def _is_counted(part: exp.Substring) -> bool:
     """Whether a piece of text is written by numbers, from the first character on."""
     start, length = part.args.get("start"), part.args.get("length")
     numbers = [isinstance(number, exp.Literal) and number.is_int for number in (start, length)]
-    return all(numbers) and start is not None and start.name != "0"
+    return all(numbers) and start is not None and int(start.name) > 0
 
 
 def _is_part(pattern: Expression) -> bool:

@@ -46,6 +46,12 @@ _DIVIDING = f"""CREATE MACRO {QUOTIENT}(n, d, shift, bound) AS
          ELSE (CASE WHEN (n < 0) <> (d < 0) THEN -1 ELSE 1 END)
               * ((abs(n) // abs(d)) * shift + (2 * (abs(n) % abs(d)) * shift + abs(d)) // (2 * abs(d))) END"""
 
+CHECKED_SUM = "trickle_sum"
+"""The macro that adds numbers below a bound, of which no sum can overflow in Spark; a larger one is an error."""
+
+_ADDING = f"""CREATE MACRO {CHECKED_SUM}(x, bound) AS
+    CASE WHEN max(abs(x)) >= bound THEN error('Spark adds it') ELSE sum(x) END"""
+
 _ARRIVALS = "('insert', 'update_postimage')"
 
 
@@ -75,7 +81,10 @@ class Duck:
                 "autoinstall_known_extensions": False,
             }
         )
+        # Nor does it leave out what it can tell from statistics, or turn around: an overflow would go with it.
+        self._database.execute("SET disabled_optimizers = 'expression_rewriter,statistics_propagation'")
         self._database.execute(_DIVIDING)
+        self._database.execute(_ADDING)
 
     @staticmethod
     def may_hold(rows: int) -> bool:
@@ -130,24 +139,25 @@ class Duck:
         schema = to_arrow_schema(snapshot.schema(columns)).append(pa.field(WEIGHT, pa.int64()))
         return self._query(f"SELECT {listed} AS w FROM feed {groups}HAVING {weight} <> 0", schema, feed=feed)
 
-    def paired(self, keys: Sequence[pa.ChunkedArray], weights: pa.ChunkedArray, shown: pa.ChunkedArray) -> pa.Table:
+    def paired(
+        self, keys: Sequence[pa.ChunkedArray], weights: pa.ChunkedArray, shown: pa.ChunkedArray
+    ) -> pa.Table | None:
         """Of groups with at most one old and one new row per key, what becomes of each row that says it.
 
-        Columns: the place of the row, the operation, whether it shows now, whether it did. Raises duckdb.Error.
+        Columns: the place of the row, the operation, whether it shows now, whether it did.
         """
         named = {f"k{number}": values for number, values in enumerate(keys)}
         groups = f"PARTITION BY {', '.join(named)}" if named else ""
         rows = pa.table({**named, "w": weights, "shown": shown, "place": pa.array(range(len(weights)), pa.int64())})
-        with self._database.cursor() as cursor:
-            cursor.register("rows", rows)
-            found = cursor.sql(
-                "SELECT * FROM (SELECT place, CASE WHEN w > 0 AND min(w) OVER g < 0 THEN 'U' WHEN w > 0 THEN 'I' "
-                "WHEN max(w) OVER g < 0 THEN 'D' END AS op, w > 0 AND shown AS is_shown, "
-                "COALESCE(max(CASE WHEN w < 0 THEN shown END) OVER g, false) AS was_shown "
-                f"FROM rows WINDOW g AS ({groups})) "
-                "WHERE op IS NOT NULL ORDER BY place"
-            )
-            return found.to_arrow_table()
+        schema = pa.schema({"place": pa.int64(), "op": pa.string(), "is_shown": pa.bool_(), "was_shown": pa.bool_()})
+        return self._query(
+            "SELECT * FROM (SELECT place, CASE WHEN w > 0 AND min(w) OVER g < 0 THEN 'U' WHEN w > 0 THEN 'I' "
+            "WHEN max(w) OVER g < 0 THEN 'D' END AS op, w > 0 AND shown AS is_shown, "
+            "COALESCE(max(CASE WHEN w < 0 THEN shown END) OVER g, false) AS was_shown "
+            f"FROM rows WINDOW g AS ({groups})) WHERE op IS NOT NULL ORDER BY place",
+            schema,
+            rows=rows,
+        )
 
     def files(self, snapshot: Snapshot, version: int) -> list[str]:
         """The files of a table that is read whole as soon as Spark would have planned to; none of any other."""
