@@ -41,10 +41,11 @@ tpch: setup ## run the TPC-H-derived suite; SF=1 sets the scale factor, CYCLES=5
 	@TPCH_SF=$(SF) TPCH_CYCLES=$(CYCLES) TPCH_QUERIES="$(QUERIES)" TPCH_DATA=artifacts/tpch \
 		$(BIN)/pytest tests/tpch --log-cli-level=INFO --log-disable=py4j.clientserver
 
-bench: setup ## measure refreshes against plain Spark: TPC-H at scale factor 1, single shapes, latency; about an hour
+bench: setup ## measure refreshes against plain Spark: TPC-H at scale factor 1, single shapes, latency, endurance; about an hour
 	@$(BIN)/trickle bench tpch --out artifacts/bench/tpch
 	@$(BIN)/trickle bench ladder --out artifacts/bench/ladder
 	@$(BIN)/trickle bench latency --out artifacts/bench/latency
+	@$(BIN)/trickle bench endurance --out artifacts/bench/endurance
 
 lock: ## choose the newest allowed versions and write requirements.lock
 	@scripts/lock.sh
