@@ -13,6 +13,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 import trickle
+from trickle.names import quote
 
 STRETCHES = 10
 
@@ -86,7 +87,7 @@ def _peak() -> int:
 
 
 def _files(t: trickle.Trickle) -> int:
-    details = (t.sql(f"DESCRIBE DETAIL delta.`{table.location}`") for table in t.stream_tables())
+    details = (t.sql(f"DESCRIBE DETAIL delta.{quote(table.location)}") for table in t.stream_tables())
     return sum(int(detail.collect()[0]["numFiles"]) for detail in details)
 
 

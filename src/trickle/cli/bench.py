@@ -6,6 +6,8 @@ import json
 import shlex
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -67,30 +69,34 @@ def run_bench(
 
 def run_endurance(run: Invocation, refreshes: int, out: Path | None) -> None:
     """Refreshes again and again, and writes what that took to `out` where one is given."""
-    with tempfile.TemporaryDirectory(prefix="trickle-bench-") as name:
-        with run.console.working("starting Spark…"):
-            spark = start_session(Path(name) / "warehouse")
-        with trickle.connect(Path(name) / "endurance", spark=spark) as t:
-            stretches = []
-            for stretch in endurance.measure(t, refreshes):
-                stretches.append(stretch)
-                _tell(f"{stretch.refreshes} refreshes, median {1000 * stretch.median:.0f} ms")
-    document = {"command": _command(), "machine": machine(), "stretches": [asdict(item) for item in stretches]}
-    text = f"`{_command()}`\n\n{endurance.markdown(stretches)}"
-    if out:
-        _write(out, document, text)
-    run.console.document(document, Text(text))
+    stretches = []
+    with _connected(run) as t:
+        for stretch in endurance.measure(t, refreshes):
+            stretches.append(stretch)
+            _tell(f"{stretch.refreshes} refreshes, median {1000 * stretch.median:.0f} ms")
+    _report(run, "stretches", [asdict(item) for item in stretches], endurance.markdown(stretches), out)
 
 
 def run_latency(run: Invocation, repetitions: int, tables: int, out: Path | None) -> None:
     """Measures the smallest refreshes, and writes them to `out` where one is given."""
+    with _connected(run) as t:
+        found = list(latency.measure(t, repetitions, tables))
+    _report(run, "latencies", [asdict(item) for item in found], latency.markdown(found), out)
+
+
+@contextmanager
+def _connected(run: Invocation) -> Iterator[trickle.Trickle]:
+    """A connection to a warehouse that is gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="trickle-bench-") as name:
         with run.console.working("starting Spark…"):
             spark = start_session(Path(name) / "warehouse")
-        with trickle.connect(Path(name) / "latency", spark=spark) as t:
-            found = list(latency.measure(t, repetitions, tables))
-    document = {"command": _command(), "machine": machine(), "latencies": [asdict(item) for item in found]}
-    text = f"`{_command()}`\n\n{latency.markdown(found)}"
+        with trickle.connect(Path(name) / "stream", spark=spark) as t:
+            yield t
+
+
+def _report(run: Invocation, what: str, found: list[dict[str, Any]], table: str, out: Path | None) -> None:
+    document = {"command": _command(), "machine": machine(), what: found}
+    text = f"`{_command()}`\n\n{table}"
     if out:
         _write(out, document, text)
     run.console.document(document, Text(text))

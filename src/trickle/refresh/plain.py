@@ -1,8 +1,8 @@
 """Plain: the trees of which every engine makes the same.
 
 Joins, unions, filters, different rows, exact sums: as long as values are passed on, compared with values of their own
-type, or added and multiplied exactly (exact.py), it is no matter whether Spark or DuckDB does it. Everything else in a
-query is Spark's: its casts, its quotients, its functions.
+type, or computed exactly (exact.py), it is no matter whether Spark or DuckDB does it. Everything else in a query is
+Spark's: its functions, its floating point, its integers that may overflow.
 """
 
 from __future__ import annotations
