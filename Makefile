@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format types fuzz sparkfuzz tpch bench lock clean
+.PHONY: help setup demo test lint format types fuzz sparkfuzz soak takeovers tpch bench lock clean
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -33,6 +33,12 @@ fuzz: setup ## run the laws on many more random queries, for minutes
 
 sparkfuzz: setup ## keep stream tables of random queries on Spark, 3,000 refreshes
 	@$(BIN)/pytest -m long tests/fuzz -s
+
+soak: setup ## run the scheduler for 15 minutes beside four writers, and look whether every table is right; SOAK_MINUTES=2
+	@$(BIN)/pytest -m long tests/scheduler/test_soak.py -s
+
+takeovers: setup ## kill and stop one of two schedulers 200 times; TAKEOVERS=20
+	@$(BIN)/pytest -m long tests/scheduler/test_takeover.py -s
 
 SF ?= 0.01
 CYCLES ?= 5

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import trickle
-from trickle.store import duck
+from trickle.store import duck, patch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,3 +37,14 @@ def only_spark(alone: bool = True) -> Iterator[None]:
         yield
     finally:
         duck.MOST_ROWS = most
+
+
+@contextmanager
+def patched(always: bool = True) -> Iterator[None]:
+    """Refreshes that delete rows in their places, as they do where a stream table is large."""
+    least = patch.PATCHED_BYTES
+    patch.PATCHED_BYTES = -1 if always else least
+    try:
+        yield
+    finally:
+        patch.PATCHED_BYTES = least

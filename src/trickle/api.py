@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,15 +10,23 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from trickle.catalog.catalog import Catalog
-from trickle.catalog.model import RefreshRecord, StreamTable
+from trickle.catalog.model import Action, Lease, RefreshRecord, Status, StreamTable
 from trickle.context import Context
 from trickle.declare import Declarations
+from trickle.drawing import draw
 from trickle.errors import EnvironmentProblem, UserError
 from trickle.graph import Graph
 from trickle.names import quote
 from trickle.refresh.explain import Explanation, explain
+from trickle.refresh.refresher import Refresher
 from trickle.refresh.spark_errors import explained
-from trickle.refresh.tick import Refresher
+from trickle.scheduler.agenda import Agenda
+from trickle.scheduler.events import Events
+from trickle.scheduler.keeper import LEASE_SECONDS
+from trickle.scheduler.metrics import Metrics
+from trickle.scheduler.scheduler import LONGEST, Scheduler
+from trickle.scheduler.upkeep import KEPT_HOURS, Upkeep
+from trickle.snapshot import Snapshot
 from trickle.sql import statements as st
 
 if TYPE_CHECKING:
@@ -35,10 +43,15 @@ class StreamTableStatus:
     mode: str
     schedule: str | None
     status: str
+    """ACTIVE, SUSPENDED, or BLOCKED by a suspended stream table that it reads."""
     lag_seconds: float | None
     """Now minus the moment the contents are known to be as fresh as."""
+    next_due: datetime | None
+    """When they are older than the schedule allows."""
     last_action: str | None
     last_reason: str | None
+    last_rows: int | None
+    """Rows of the result that the last refresh inserted, updated or deleted."""
     last_seconds: float | None
     last_predicted: float | None
     """What the last refresh was predicted to take, in seconds."""
@@ -222,8 +235,49 @@ class Trickle:
         in a tick a failure is a report like any other.
         """
         if name is None:
-            return self._refresher.refresh_all()
+            return self._refresher.tick()
         return self._refresher.refresh(self._context.stream_table(name), full=full)
+
+    # Scheduling
+
+    def scheduler(
+        self,
+        *,
+        lease_seconds: float = LEASE_SECONDS,
+        limit: float = LONGEST,
+        workers: int = 1,
+        kept_hours: int = KEPT_HOURS,
+    ) -> Scheduler:
+        """What keeps stream tables fresh while its `run` lasts; one per catalog at a time, others stand by.
+
+        So many `workers` refresh stream tables at once, where these have nothing to do with each other. A refresh
+        that takes more seconds than the `limit` is cancelled. Old versions of stream tables can be read for
+        `kept_hours`, and for as long as a stream table that reads them needs them.
+        """
+        self._refresher.workers = workers
+        events = Events(Metrics(self.stream_tables))
+        return Scheduler(self._context.catalog, self._refresher, events, lease_seconds, limit, Upkeep(kept_hours))
+
+    def pause(self) -> None:
+        """Lets the scheduler, in whatever process, begin nothing more. What is under way ends first."""
+        self._context.catalog.pause(True)
+
+    def unpause(self) -> None:
+        self._context.catalog.pause(False)
+
+    def lease(self) -> Lease:
+        """Who schedules; needs no Spark."""
+        return self._context.catalog.lease()
+
+    def clock(self) -> datetime:
+        """Now, as the lease sees it: by the clock of the catalog's server."""
+        return self._context.catalog.clock()
+
+    # Reading
+
+    def snapshot(self) -> Snapshot:
+        """Every stream table as the last finished tick left it, so that they agree with each other."""
+        return Snapshot.last(self._context)
 
     def table(self, name: str) -> DataFrame:
         """The contents of a stream table or of any other table: the public columns."""
@@ -243,17 +297,31 @@ class Trickle:
         graph = Graph.of(every)
         return [graph.shown(table) for table in every if not table.hidden]
 
+    def locations(self) -> list[str]:
+        """Where stream tables are stored, hidden ones too; needs no Spark."""
+        return [table.location for table in self._context.catalog.stream_tables()]
+
     def status(self) -> list[StreamTableStatus]:
         """Every stream table at a glance; needs no Spark."""
-        last = self._context.catalog.last_refreshes()
-        return [_status(table, last.get(table.id)) for table in self.stream_tables()]
+        agenda = Agenda(Graph.of(self._context.catalog.stream_tables()), self._context.catalog.last_refreshes())
+        return [_status(table, agenda) for table in self.stream_tables()]
 
-    def history(self, name: str | None = None, limit: int | None = None) -> list[RefreshRecord]:
+    def graph(self, form: str = "tree") -> str:
+        """Which stream tables read what: as a `tree`, as `dot` for Graphviz, as `mermaid`; needs no Spark."""
+        return draw(Graph.of(self._context.catalog.stream_tables()), form)
+
+    def history(
+        self,
+        name: str | None = None,
+        limit: int | None = None,
+        *,
+        actions: Collection[Action] = (),
+        since: datetime | None = None,
+    ) -> list[RefreshRecord]:
         """What every refresh did and why, newest first; needs no Spark. Raises UserError for a name never known."""
-        if name is None:
-            return self._context.catalog.history(limit=limit)
-        found = self._context.catalog.history(self._context.canonical_name(name), limit)
-        if not found:
+        canonical = None if name is None else self._context.canonical_name(name)
+        found = self._context.catalog.history(canonical, limit, actions=actions, since=since)
+        if name is not None and not found and not self._context.catalog.history(canonical, 1):
             self._context.stream_table(name)
         return found
 
@@ -274,21 +342,31 @@ class Trickle:
         return [{"property": key, "value": value} for key, value in facts.items()]
 
 
-def _status(table: StreamTable, last: RefreshRecord | None) -> StreamTableStatus:
+def _status(table: StreamTable, agenda: Agenda) -> StreamTableStatus:
     lag = (datetime.now(UTC) - table.progress.data_timestamp).total_seconds() if table.progress else None
+    last, blockers = agenda.last.get(table.id), agenda.blocked_by(table)
     return StreamTableStatus(
         name=table.name,
         mode=table.mode.value,
         schedule=table.schedule,
-        status=table.status.value,
+        status="BLOCKED" if blockers and table.status is Status.ACTIVE else table.status.value,
         lag_seconds=None if lag is None else round(lag, 1),
+        next_due=None if blockers or table.status is not Status.ACTIVE else agenda.due_at(table),
         last_action=last.action.value if last else None,
-        last_reason=last.reason if last else None,
+        last_reason=_why(table, blockers) or (last.reason if last else None),
+        last_rows=last.rows_inserted + last.rows_updated + last.rows_deleted if last else None,
         last_seconds=last.seconds if last else None,
         last_predicted=last.predicted if last else None,
         failures=table.failures,
         sources=tuple(table.sources),
     )
+
+
+def _why(table: StreamTable, blockers: list[StreamTable]) -> str | None:
+    """Why a stream table is not refreshed."""
+    if table.status is Status.SUSPENDED:
+        return table.suspended_reason
+    return f"it reads {', '.join(item.name for item in blockers)}, which is suspended" if blockers else None
 
 
 def report_row(report: RefreshRecord) -> dict[str, Any]:
@@ -317,8 +395,10 @@ def status_row(status: StreamTableStatus) -> dict[str, Any]:
         "schedule": status.schedule,
         "status": status.status,
         "lag_seconds": status.lag_seconds,
+        "next_due": status.next_due.isoformat(timespec="seconds") if status.next_due else None,
         "last_action": status.last_action,
         "last_reason": status.last_reason,
+        "last_rows": status.last_rows,
         "last_seconds": status.last_seconds,
         "last_predicted": status.last_predicted,
         "failures": status.failures,

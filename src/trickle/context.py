@@ -67,6 +67,12 @@ class Context:
     def namespace(self) -> Namespace:
         return Namespace(self.spark, self.catalog)
 
+    def lane(self) -> Context:
+        """The same with an engine's session of its own, for refreshes that run beside those of this one."""
+        other = Context(self.root, self.catalog, self.spark, self.programs)
+        vars(other).update(logs=self.logs, namespace=self.namespace)
+        return other
+
     def stream_table(self, name: str) -> StreamTable:
         """By the name a user typed. Raises UserError where there is none."""
         found = self.find(self.canonical_name(name))

@@ -12,8 +12,9 @@ from trickle.errors import UserError
 from trickle.graph import Graph
 from trickle.names import is_hidden
 from trickle.refresh.definition import Definition
-from trickle.refresh.tick import Refresher, redeclared
-from trickle.schedule import parse_schedule
+from trickle.refresh.records import redeclared
+from trickle.refresh.refresher import Refresher
+from trickle.schedule import declared
 from trickle.store.namespace import split_name
 from trickle.store.table import StorageTable
 
@@ -78,7 +79,7 @@ class Declarations:
             name=name,
             query=query.strip().rstrip(";").strip(),
             mode=mode,
-            schedule=parse_schedule(schedule).text if schedule else None,
+            schedule=declared(schedule),
             comment=comment,
             status=Status.ACTIVE,
             location=f"{self.context.root}/stream_tables/{name}-{identity[:8]}",
@@ -129,7 +130,7 @@ class Declarations:
         """
         changed = table
         if schedule is not None:
-            changed = replace(changed, schedule=parse_schedule(schedule).text)
+            changed = replace(changed, schedule=declared(schedule))
         if mode is not None:
             changed = replace(changed, mode=checked_mode(mode))
         if comment is not None:

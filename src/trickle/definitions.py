@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 import sqlglot
 from sqlglot import exp
 
-from trickle.algebra.operator import walk
-from trickle.algebra.scan import Scan
 from trickle.catalog.model import Mode, StreamTable
 from trickle.dialect import SparkSql
 from trickle.errors import UserError
@@ -126,10 +124,9 @@ class Definitions:
     def columns_read(self, location: str) -> Iterator[frozenset[str]]:
         """The columns that each definition compiled so far reads of the table in a place."""
         for _, definition in self._compiled.values():
-            keys = {key for key, place in definition.sources.items() if location in (place, local_path(place))}
-            scans = [node for node in walk(definition.tree) if isinstance(node, Scan) and node.table in keys]
-            if scans:
-                yield frozenset(source for scan in scans for source, _ in scan.reads)
+            for key, place in definition.sources.items():
+                if location in (place, local_path(place)) and key in definition.columns_read:
+                    yield definition.columns_read[key]
 
     def forget(self, table: StreamTable) -> None:
         for form in [form for form in self._compiled if form[0] == table.id]:

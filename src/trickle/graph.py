@@ -46,6 +46,10 @@ class Graph:
 
     def order(self) -> list[StreamTable]:
         """Upstream first. Raises UserError with the path where tables read each other in a circle."""
+        return self._order
+
+    @cached_property
+    def _order(self) -> list[StreamTable]:
         try:
             return [self.tables[item] for item in TopologicalSorter(self.reads).static_order()]
         except CycleError as error:
@@ -69,9 +73,24 @@ class Graph:
                 waiting.extend(self.reads[item])
         return found
 
+    def with_upstream(self, table_id: str) -> set[str]:
+        """The id of a table, and those of all it reads."""
+        return {table_id, *self.upstream(self.tables[table_id])}
+
     def dependents(self, table: StreamTable) -> list[StreamTable]:
         """The users' stream tables that read this one, directly or through others, upstream first."""
         return [item for item in self.order() if not item.hidden and table.id in self.upstream(item)]
+
+    def independent(self, tables: Iterable[StreamTable]) -> list[list[StreamTable]]:
+        """The tables in groups: what one group reads, hidden or not, no table of another group reads or is."""
+        groups: list[tuple[set[str], list[StreamTable]]] = []
+        for table in tables:
+            touched, members = self.with_upstream(table.id), [table]
+            for group in [group for group in groups if group[0] & touched]:
+                groups.remove(group)
+                touched, members = touched | group[0], [*group[1], *members]
+            groups.append((touched, members))
+        return [members for _, members in groups]
 
     # Hidden tables
 

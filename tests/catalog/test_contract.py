@@ -22,7 +22,9 @@ from trickle.catalog.catalog import HISTORY_KEPT, MEASUREMENTS_KEPT, Catalog
 from trickle.catalog.database import connect
 from trickle.catalog.model import (
     Action,
+    FinishedTick,
     KnownName,
+    Lease,
     Measurement,
     Mode,
     NameKind,
@@ -314,7 +316,14 @@ def test_history_is_newest_first_whatever_the_order_of_recording(catalog: Catalo
     for number in (2, 1, 4, 3):
         catalog.record(refresh(number), None)
     assert catalog.history() == [refresh(4), refresh(3), refresh(2), refresh(1)]
-    assert catalog.last_refresh(PLAIN.id) == refresh(4)
+
+
+def test_the_last_refresh_is_the_one_recorded_last_whatever_the_clocks_say(catalog: Catalog) -> None:
+    catalog.add(PLAIN)
+    for number in (2, 1, 4, 3):
+        catalog.record(refresh(number), None)
+    assert catalog.last_refresh(PLAIN.id) == refresh(3)
+    assert catalog.last_refreshes() == {PLAIN.id: refresh(3)}
 
 
 def test_refreshes_of_the_same_moment_are_newest_first_by_recording(catalog: Catalog) -> None:
@@ -340,7 +349,7 @@ def test_last_refreshes_are_those_of_existing_tables(catalog: Catalog) -> None:
     never = replace(PLAIN, id="st-3", name="default.never")
     for table in (PLAIN, FULL_OF_EVERYTHING, never):
         catalog.add(table)
-    for number in (2, 1):
+    for number in (1, 2):
         catalog.record(refresh(number), None)
         catalog.record(refresh(number, FULL_OF_EVERYTHING), None)
     catalog.remove(FULL_OF_EVERYTHING.id)
@@ -590,3 +599,87 @@ def test_processes_open_an_empty_catalog_and_write_at_the_same_moment(url: str) 
     assert [writer.returncode for writer in writers] == [0] * 4
     with Catalog.open(url) as catalog:
         assert len(catalog.history("default.totals")) == 80
+
+
+# The lease
+
+
+def test_one_holder_at_a_time(url: str) -> None:
+    with Catalog.open(url) as catalog, Catalog.open(url) as other:
+        assert catalog.lease() == Lease()
+        first = catalog.take_lease("a", 60)
+        assert (first.holder, first.epoch) == ("a", 1)
+        assert other.take_lease("b", 60).holder == "a"
+        assert catalog.renew_lease(first, 60, busy=True)
+        assert other.lease().busy
+        catalog.release_lease(first)
+        second = other.take_lease("b", 60)
+        assert (second.holder, second.epoch, second.busy) == ("b", 2, False)
+
+
+def test_a_holder_without_signs_of_life_is_succeeded_and_cannot_come_back(url: str) -> None:
+    with Catalog.open(url) as catalog:
+        first = catalog.take_lease("a", -1)
+        second = catalog.take_lease("b", 60)
+        assert (second.holder, second.epoch) == ("b", 2)
+        assert not catalog.renew_lease(first, 60, busy=False)
+        catalog.release_lease(first)
+        assert catalog.lease() == second
+
+
+def test_a_holder_that_returns_under_its_own_name_is_another_one(url: str) -> None:
+    with Catalog.open(url) as catalog:
+        first = catalog.take_lease("a", -1)
+        assert catalog.take_lease("a", 60).epoch == 2
+        assert not catalog.renew_lease(first, 60, busy=False)
+
+
+def test_of_many_who_ask_at_once_one_gets_the_lease(url: str) -> None:
+    Catalog.open(url).close()
+    barrier = Barrier(8)
+
+    def take(number: int) -> tuple[str | None, int]:
+        with Catalog.open(url) as catalog:
+            barrier.wait()
+            lease = catalog.take_lease(f"holder {number}", 60)
+            return lease.holder, lease.epoch
+
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(take, range(8)))) == 1
+    with Catalog.open(url) as catalog:
+        assert catalog.lease().epoch == 1
+
+
+def test_a_pause_outlives_the_holder(url: str) -> None:
+    with Catalog.open(url) as catalog:
+        held = catalog.take_lease("a", 60)
+        catalog.pause(True)
+        catalog.release_lease(held)
+        assert catalog.take_lease("b", 60).paused
+        catalog.pause(False)
+        assert not catalog.lease().paused
+
+
+def test_the_clock_of_the_lease_is_about_right(url: str) -> None:
+    with Catalog.open(url) as catalog:
+        assert abs(catalog.clock() - datetime.now(UTC)) < timedelta(seconds=5)
+
+
+def test_the_last_tick_is_the_one_that_ended_last(url: str) -> None:
+    with Catalog.open(url) as catalog:
+        assert catalog.last_tick() is None
+        later = FinishedTick(NOON + timedelta(seconds=1), {"st-1": 4})
+        catalog.finish_tick(FinishedTick(NOON, {"st-1": 3}))
+        catalog.finish_tick(later)
+        catalog.finish_tick(FinishedTick(NOON, {"st-1": 2}))
+        assert catalog.last_tick() == later
+
+
+def test_a_postponed_refresh_is_no_failure(url: str) -> None:
+    with Catalog.open(url) as catalog:
+        catalog.add(PLAIN)
+        for action in (Action.FAILED, Action.POSTPONED, Action.FAILED):
+            catalog.record(replace(refresh(number=len(catalog.history()) + 1), action=action), None)
+        found = catalog.stream_table(PLAIN.name)
+        assert found is not None
+        assert found.failures == 2

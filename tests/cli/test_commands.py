@@ -243,7 +243,7 @@ def test_demo_proves_that_every_stream_table_equals_its_query(tmp_path: Path) ->
     assert run.stderr == ""
     assert "\x1b" not in run.stdout
     for line in (
-        "CREATE STREAM TABLE customer_totals AS",
+        "CREATE STREAM TABLE customer_totals SCHEDULE '10s' AS",
         "~ alice: total 79.99 → 104.99, orders 2 → 3",
         "− alice: total 84.99, orders 2",
         "+ vip: orders 2, revenue 105.00, largest 75.00",
@@ -254,3 +254,15 @@ def test_demo_proves_that_every_stream_table_equals_its_query(tmp_path: Path) ->
     assert run.stdout.count("✓ yes") == 3
     assert not any(line.endswith(" ") for line in run.stdout.splitlines())
     assert (tmp_path / "kept" / "catalog.db").exists()
+
+
+def test_doctor_sees_what_was_left_behind(root: Path) -> None:
+    left = root / "stream_tables" / "left-0000"
+    left.mkdir()
+    assert "left-0000" in complaint(root, "leftovers")
+    left.rmdir()
+
+
+def test_doctor_warns_before_history_is_lost(root: Path, orders: Path) -> None:
+    DeltaTable(orders).alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 0 seconds"})
+    assert "keeps its history for 0 d" in complaint(root, "totals ← orders")

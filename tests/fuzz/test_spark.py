@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from connection import connected, only_spark
+from connection import connected, only_spark, patched
 from laws.data import SCHEMA, Row, random_change, random_changed, random_tables
 from laws.generate.case import random_query
 from stories.check import declared, multiset, rows, stored_rows
@@ -137,7 +137,7 @@ def run(t: Trickle, seed: int, tables: int, cycles: int, tally: Tally) -> None:
     for cycle in range(1, cycles + 1):
         sources.change()
         touched: set[str] = set()
-        with only_spark(cycle % 2 == 0):
+        with only_spark(cycle % 2 == 0), patched(cycle % 4 == 1):
             reports = t.refresh()
         for report in reports:
             if report.action is not Action.NO_DATA:

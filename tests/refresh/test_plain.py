@@ -25,6 +25,7 @@ from trickle.algebra.full_join import FullJoin
 from trickle.algebra.inner_join import InnerJoin
 from trickle.algebra.left_join import Kind, LeftJoin
 from trickle.algebra.operator import Operator, walk
+from trickle.algebra.over import Over
 from trickle.algebra.project import Project, negated, renamed, weighted
 from trickle.algebra.reference import Reference
 from trickle.algebra.scan import Scan
@@ -35,6 +36,7 @@ from trickle.dialect import SparkSql
 from trickle.names import WEIGHT
 from trickle.refresh.plain import Plain, Types, expression_type, plain_nodes
 from trickle.store.duck import Duck
+from trickle.store.files import DataFiles
 from trickle.store.leaves import PinnedLeaves, template
 
 UTC = dt.UTC
@@ -219,6 +221,80 @@ EXACT_SUMS = [
     "CAST(sum(m) / count(*) AS DECIMAL(19,6))",
 ]
 
+AMONG_PEERS = [
+    "rank() OVER (ORDER BY s)",
+    "rank() OVER (ORDER BY b DESC, l)",
+    "rank() OVER (ORDER BY x NULLS LAST)",
+    "dense_rank() OVER (ORDER BY ts DESC NULLS FIRST)",
+    "dense_rank() OVER (ORDER BY m)",
+    "count(*) OVER ()",
+    "count(s) OVER (ORDER BY s2 DESC)",
+    "min(s) OVER ()",
+    "max(s) OVER (ORDER BY i)",
+    "min(d) OVER (ORDER BY d DESC)",
+    "max(ts) OVER ()",
+    "min(b) OVER ()",
+    "max(x) OVER ()",
+    "min(t) OVER (ORDER BY t)",
+    "max(l) OVER (ORDER BY l NULLS LAST)",
+    "min(w38) OVER ()",
+    "max(m * m2) OVER (ORDER BY s)",
+    "sum(i) OVER (ORDER BY d)",
+    "sum(m) OVER ()",
+    "sum(2 * m3) OVER (ORDER BY i DESC)",
+    f"sum(`{WEIGHT}`) OVER (ORDER BY s)",
+    "min(s) OVER (ORDER BY d RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING)",
+    "max(m) OVER (ORDER BY d RANGE UNBOUNDED PRECEDING)",
+    "count(i) OVER (ORDER BY d RANGE BETWEEN CURRENT ROW AND CURRENT ROW)",
+    "sum(m) OVER (ORDER BY i ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)",
+]
+BY_CONTENT = [
+    "row_number() OVER (ORDER BY {order})",
+    "lag(s) OVER (ORDER BY {order})",
+    "lag(w38, 2) OVER (ORDER BY {order})",
+    "lag(x, 0) OVER (ORDER BY {order})",
+    "lag(m * (1 - m)) OVER (ORDER BY {order})",
+    "lag(0.05) OVER (ORDER BY {order})",
+    "lead(l) OVER (ORDER BY {order})",
+    "lead(ts, 3) OVER (ORDER BY {order})",
+    "lead(t, 100000) OVER (ORDER BY {order})",
+    "count(*) OVER (ORDER BY {order} ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING)",
+    "count(s) OVER (ORDER BY {order} ROWS BETWEEN 3 PRECEDING AND 2 PRECEDING)",
+    "min(s) OVER (ORDER BY {order} rows between current row and 3 following)",
+    "max(l) OVER (ORDER BY {order} ROWS BETWEEN 2 FOLLOWING AND 4 FOLLOWING)",
+    "sum(m) OVER (ORDER BY {order} ROWS UNBOUNDED PRECEDING)",
+    "sum(i) OVER (ORDER BY {order} ROWS 2 PRECEDING)",
+    "max(d) OVER (ORDER BY {order} ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING)",
+]
+ORDERS = ["d", "s DESC", "m NULLS LAST, l DESC NULLS FIRST", "b, i DESC", "x, ts, t"]
+WINDOWS_NOT_PLAIN = [
+    "ntile(2) OVER (ORDER BY i)",
+    "percent_rank() OVER (ORDER BY i)",
+    "cume_dist() OVER (ORDER BY i)",
+    "first_value(s) OVER (ORDER BY i)",
+    "last(s) OVER (ORDER BY i)",
+    "nth_value(s, 2) OVER (ORDER BY i)",
+    "lag(s) IGNORE NULLS OVER (ORDER BY i)",
+    "lag(s, 1, '') OVER (ORDER BY i)",
+    "lag(s, -1) OVER (ORDER BY i)",
+    "lead(upper(s)) OVER (ORDER BY i)",
+    "row_number() OVER (ORDER BY i ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)",
+    "rank(i) OVER (ORDER BY i)",
+    "rank() OVER (ORDER BY f)",
+    "rank() OVER (ORDER BY upper(s))",
+    "rank() OVER (ORDER BY i % 2)",
+    "count(i) FILTER (WHERE b) OVER ()",
+    "count(i, s) OVER ()",
+    "count(DISTINCT i) OVER ()",
+    "max(f) OVER ()",
+    "max(m) OVER (ORDER BY i RANGE BETWEEN 1 PRECEDING AND CURRENT ROW)",
+    "max(m) OVER (ORDER BY i ROWS BETWEEN 1 + 1 PRECEDING AND CURRENT ROW)",
+    "avg(m) OVER ()",
+    "sum(t) OVER ()",
+    "sum(f) OVER ()",
+    "sum(w38) OVER ()",
+]
+
 
 def condition(text: str) -> Any:
     parsed = sqlglot.parse_one(text, dialect=SparkSql)
@@ -246,8 +322,17 @@ def _weighted_sum(keys: tuple[str, ...]) -> Operator:
     return Aggregate(LEAF, keys, (total, counted, some, least, most))
 
 
+def over(
+    texts: list[str], partition: tuple[str, ...], rows: Operator, *, order: str = "", by_content: bool = False
+) -> Operator:
+    outputs = tuple(Output(f"w{place}", condition(text.format(order=order))) for place, text in enumerate(texts))
+    return Over(rows, partition, outputs, tuple(output.name for output in outputs) if by_content else ())
+
+
 HALF = Filter(LEAF, condition("i <> 0"))
 WITHOUT_FLOATS = tuple(name for name in NAMES if name != "f")
+PARTITIONS: list[tuple[str, ...]] = [(), ("i",), ("s", "d"), ("m", "x", "ts"), WITHOUT_FLOATS]
+TWICE = UnionAll((Project(LEAF, passing(WITHOUT_FLOATS)),) * 2)
 TREES: dict[str, Operator] = {
     "renamed": other(),
     "constants": Project(LEAF, (*passing(["i", "f"]), Output("one", condition("1")), Output("yes", condition("TRUE")))),
@@ -283,6 +368,27 @@ TREES: dict[str, Operator] = {
 }
 TREES |= {text: Filter(LEAF, condition(text)) for text in CONDITIONS}
 TREES |= {text: Project(LEAF, (Output("value", condition(text)),)) for text in EXACT}
+TREES |= {text: over([text], ("b",), TWICE) for text in AMONG_PEERS}
+TREES |= {text: over([text], ("b",), TWICE, order="d DESC", by_content=True) for text in BY_CONTENT}
+TREES |= {f"windows of {keys}": over(AMONG_PEERS, keys, TWICE) for keys in PARTITIONS}
+TREES |= {
+    f"windows of {keys} by {order}": over(BY_CONTENT, keys, TWICE, order=order, by_content=True)
+    for keys in PARTITIONS
+    for order in ORDERS
+}
+TREES |= {
+    "windows beside floats": Over(LEAF, ("s",), (Output("n", condition("rank() OVER (ORDER BY i)")),), ("dropped",)),
+    "windows of some": Filter(over(BY_CONTENT, ("b",), TWICE, order="s", by_content=True), condition("w0 <= 2")),
+    "windows of windows": Over(
+        over(BY_CONTENT, ("b",), TWICE, order="s", by_content=True),
+        ("w0",),
+        (Output("n", condition("row_number() OVER (ORDER BY w4, w13 DESC)")),),
+        ("n",),
+    ),
+    "windows of computed numbers": over(
+        ["max(v) OVER (ORDER BY v)"], ("v",), Project(LEAF, (Output("v", condition("m2 / m3")),))
+    ),
+}
 TREES |= {f"{text} compared": Filter(LEAF, condition(f"({text}) = ({text})")) for text in EXACT}
 
 
@@ -352,6 +458,32 @@ def test_trees_that_compute_or_are_not_at_hand_are_not_plain(tree: Operator) -> 
     assert tree not in plain_nodes(tree, types)
 
 
+@pytest.mark.parametrize("text", WINDOWS_NOT_PLAIN)
+def test_windows_that_engines_may_see_differently_are_not_plain(text: str) -> None:
+    tree = over([text], ("b",), LEAF)
+    assert tree not in plain_nodes(tree, types)
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        over(["count(*) OVER ()"], ("f",), LEAF),
+        over(["row_number() OVER (ORDER BY i)"], ("b",), LEAF, by_content=True),
+        over(["row_number() OVER (ORDER BY i)", "row_number() OVER (ORDER BY i DESC)"], ("b",), TWICE, by_content=True),
+    ],
+    ids=["of floats", "by floats", "in two orders"],
+)
+def test_windows_whose_rows_engines_may_order_differently_are_not_plain(tree: Operator) -> None:
+    assert tree not in plain_nodes(tree, types)
+
+
+@pytest.mark.parametrize("frame", ["", "ORDER BY i", "ORDER BY i ROWS 1 PRECEDING"])
+def test_a_sum_of_a_window_that_spark_has_no_room_for_is_left_to_spark(frame: str, duck: Duck) -> None:
+    tree = Filter(over([f"sum(l) OVER ({frame})"], (), LEAF), condition("w0 IS NOT NULL"))
+    large = pa.table(ROWS.set_column(1, "l", pa.array([2**63 - 1] * SIZE, pa.int64())))
+    assert computed(duck, plain_nodes(tree, types)[tree], large) is None
+
+
 def test_a_sum_that_spark_has_no_room_for_is_left_to_spark(duck: Duck) -> None:
     total = Aggregate(LEAF, (), (Output("n", condition("sum(l)")),))
     positive = Project(Filter(total, condition("n > 0")), (Output("yes", condition("TRUE")),))
@@ -395,7 +527,7 @@ def test_no_overflow_is_optimised_away(text: str, is_filed: bool, duck: Duck, tm
         }
     )
     parquet.write_table(rows, tmp_path / "rows.parquet")
-    leaf: pa.Table | list[str] = [str(tmp_path / "rows.parquet")] if is_filed else rows
+    leaf: pa.Table | DataFiles = DataFiles((str(tmp_path / "rows.parquet"),)) if is_filed else rows
     below = Project(Reference("rows", ("l", "m", "w38")), passing(["l", "m", "w38"]))
     tree = Project(Filter(below, condition(text)), passing(["m"]))
     found = plain_nodes(tree, lambda _: dict(zip(rows.schema.names, rows.schema.types, strict=True)))[tree]

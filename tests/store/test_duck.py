@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from sqlglot import parse_one
 
 from trickle.names import WEIGHT, quote
 from trickle.store import duck as module
@@ -77,6 +78,18 @@ def test_the_rows_that_match_are_those_that_spark_finds(
     assert here is not None
     assert here.column_names == [f"n_{name}" for name in READ]
     assert here.schema.types == there.schema.types
+    assert multiset(here) == multiset(there)
+
+
+def test_a_search_leaves_out_what_a_condition_does(spark: SparkSession, duck: Duck, location: str) -> None:
+    keys = Keys((("n_i", "k"),), pa.table({"k": pa.array([1, 2, 3], pa.int32())}), null_safe=False)
+    condition = parse_one("n_l > 10 OR n_s IS NULL", dialect="duckdb")
+    here = duck.matching(snapshot_of(spark, location), [(name, f"n_{name}") for name in READ], keys, condition)
+    there = spark.sql(
+        f"SELECT {', '.join(READ)} FROM delta.{quote(location)} WHERE i IN (1, 2, 3) AND (l > 10 OR s IS NULL)"
+    ).toArrow()
+    assert here is not None
+    assert 0 < here.num_rows < spark.sql(f"SELECT 1 FROM delta.{quote(location)} WHERE i IN (1, 2, 3)").count()
     assert multiset(here) == multiset(there)
 
 

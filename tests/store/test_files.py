@@ -29,6 +29,7 @@ NOT_PLAIN = {
     "no rows": ["DELETE FROM {t}"],
     "deletion vectors": [
         "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')",
+        "INSERT INTO {t} SELECT /*+ COALESCE(1) */ * FROM {t}",
         "DELETE FROM {t} WHERE i = 1",
     ],
     "column mapping": ["ALTER TABLE {t} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"],

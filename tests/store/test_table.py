@@ -1,4 +1,4 @@
-"""The contract of a storage table's commits, over delta-rs (rows in hand) and over Spark (rows as a frame)."""
+"""The contract of a storage table's commits, over delta-rs and vectors (rows in hand) and Spark (rows as a frame)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from trickle.catalog.model import Action, SourceVersion
 from trickle.errors import RetryableError
 from trickle.names import OP, quote
+from trickle.store.duck import Duck
 from trickle.store.logs import DeltaLogs
-from trickle.store.table import CommitInfo, Rows, StorageTable
+from trickle.store.patch import Touched
+from trickle.store.table import CommitInfo, Rows, StorageTable, StoredCommit
 
 MakeRows = Callable[[str], Rows]
 
@@ -31,13 +34,42 @@ COMMIT = CommitInfo(
 )
 
 
-@pytest.fixture(params=["delta-rs", "spark"])
-def rows(request: pytest.FixtureRequest, spark: SparkSession) -> MakeRows:
+Merge = Callable[[StorageTable, str, tuple[str, ...], CommitInfo], StoredCommit]
+
+
+@pytest.fixture(params=["delta-rs", "vectors", "spark"])
+def way(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def rows(way: str, spark: SparkSession) -> MakeRows:
     def make(query: str) -> Rows:
         frame = spark.sql(query)
-        return Rows(lambda: frame, frame.toArrow() if request.param == "delta-rs" else None)
+        return Rows(lambda: frame, None if way == "spark" else frame.toArrow())
 
     return make
+
+
+@pytest.fixture
+def merge(way: str, rows: MakeRows, spark: SparkSession) -> Merge:
+    def run(table: StorageTable, query: str, identity: tuple[str, ...], commit: CommitInfo) -> StoredCommit:
+        change = rows(query)
+        touched = located(spark, table, change, identity) if way == "vectors" and identity else None
+        return table.merge(change, identity, commit, touched)
+
+    return run
+
+
+def located(spark: SparkSession, table: StorageTable, change: Rows, identity: tuple[str, ...]) -> Touched:
+    """The stored rows that a change updates or deletes."""
+    stored, duck = DeltaLogs(spark).snapshot(table.location), Duck(is_local=True)
+    assert stored
+    assert change.local is not None
+    found = duck.located(stored, identity, change.local.filter(pc.not_equal(change.local.column(OP), "I")))
+    duck.close()
+    assert found is not None
+    return Touched(stored, found)
 
 
 @pytest.fixture
@@ -73,13 +105,13 @@ def test_append_keeps_what_was_there(spark: SparkSession, table: StorageTable, r
 
 
 def test_merge_inserts_updates_and_deletes_by_identity_with_null_matching_null(
-    spark: SparkSession, table: StorageTable, rows: MakeRows
+    spark: SparkSession, table: StorageTable, merge: Merge
 ) -> None:
-    change = rows(
+    change = (
         f"SELECT k, CAST(v AS DECIMAL(38,6)) AS v, o AS {OP} FROM VALUES "
         "('a', '12345678901234567890.123456', 'U'), (NULL, '0', 'D'), ('n', '1', 'I') AS t(k, v, o)"
     )
-    table.merge(change, ("k",), next_commit(2))
+    merge(table, change, ("k",), next_commit(2))
     assert contents(spark, table) == [
         ("a", "12345678901234567890.123456"),
         ("b", "2.500000"),
@@ -87,10 +119,10 @@ def test_merge_inserts_updates_and_deletes_by_identity_with_null_matching_null(
     ]
 
 
-def test_merge_without_identity_concerns_the_one_row(spark: SparkSession, tmp_path: Path, rows: MakeRows) -> None:
+def test_merge_without_identity_concerns_the_one_row(spark: SparkSession, tmp_path: Path, merge: Merge) -> None:
     table = StorageTable(spark, DeltaLogs(spark), str(tmp_path / "global"))
     table.overwrite(spark.sql("SELECT 'total' AS k, CAST(1 AS DECIMAL(38,6)) AS v"), COMMIT)
-    table.merge(rows(f"SELECT 'total' AS k, CAST(2 AS DECIMAL(38,6)) AS v, 'U' AS {OP}"), (), next_commit(2))
+    merge(table, f"SELECT 'total' AS k, CAST(2 AS DECIMAL(38,6)) AS v, 'U' AS {OP}", (), next_commit(2))
     assert contents(spark, table) == [("total", "2.000000")]
 
 
@@ -102,11 +134,11 @@ def test_the_commit_carries_the_refresh(table: StorageTable, rows: MakeRows) -> 
     assert found.info == next_commit(2)
 
 
-def test_the_change_feed_of_a_commit_is_exact(spark: SparkSession, table: StorageTable, rows: MakeRows) -> None:
-    change = rows(
+def test_the_change_feed_of_a_commit_is_exact(spark: SparkSession, table: StorageTable, merge: Merge) -> None:
+    change = (
         f"SELECT k, CAST(v AS DECIMAL(38,6)) AS v, o AS {OP} FROM VALUES ('a', 9, 'U'), ('b', 0, 'D') AS t(k, v, o)"
     )
-    made = table.merge(change, ("k",), next_commit(2))
+    made = merge(table, change, ("k",), next_commit(2))
     feed = spark.sql(
         f"SELECT k, CAST(v AS STRING), _change_type "
         f"FROM table_changes_by_path('{table.location}', {made.version}, {made.version})"
@@ -125,6 +157,52 @@ def test_a_transaction_version_is_used_once(spark: SparkSession, table: StorageT
     late = replace(next_commit(2), refresh_id="somebody else")
     with pytest.raises(RetryableError) as raised:
         table.append(change, late)
+    assert raised.value.code == "concurrent-refresh"
+    assert contents(spark, table) == before
+
+
+def test_merges_follow_each_other(spark: SparkSession, table: StorageTable, merge: Merge) -> None:
+    """Each finds what the ones before it left, whatever was put together or vacuumed meanwhile."""
+    changes = ("('a', 9, 'U'), ('n', 1, 'I')", "('a', 10, 'U'), ('b', 0, 'D')", "('n', 2, 'U'), (NULL, 0, 'D')")
+    for number, change in enumerate(changes, start=2):
+        query = f"SELECT k, CAST(v AS DECIMAL(38,6)) AS v, o AS {OP} FROM VALUES {change} AS t(k, v, o)"
+        merge(table, query, ("k",), next_commit(number))
+        table.tidy()
+        table.vacuum(0)
+    assert contents(spark, table) == [("a", "10.000000"), ("n", "2.000000")]
+    last = table.last_commit()
+    assert last is not None
+    assert last.info == next_commit(4)
+
+
+def test_a_merge_of_any_kind_follows_one_by_vectors(spark: SparkSession, table: StorageTable, merge: Merge) -> None:
+    first = spark.sql(f"SELECT 'a' AS k, CAST(7 AS DECIMAL(38,6)) AS v, 'U' AS {OP}")
+    change = Rows(lambda: first, first.toArrow())
+    table.merge(change, ("k",), next_commit(2), located(spark, table, change, ("k",)))
+    values = "VALUES ('a', 8, 'U'), ('b', 0, 'D'), ('n', 1, 'I') AS t(k, v, o)"
+    query = f"SELECT k, CAST(v AS DECIMAL(38,6)) AS v, o AS {OP} FROM {values}"
+    made = merge(table, query, ("k",), next_commit(3))
+    assert contents(spark, table) == [(None, "3.500000"), ("a", "8.000000"), ("n", "1.000000")]
+    feed = spark.sql(
+        f"SELECT k, CAST(v AS STRING), _change_type "
+        f"FROM table_changes_by_path('{table.location}', {made.version}, {made.version})"
+    )
+    assert sorted(map(tuple, feed.collect())) == [
+        ("a", "7.000000", "update_preimage"),
+        ("a", "8.000000", "update_postimage"),
+        ("b", "2.500000", "delete"),
+        ("n", "1.000000", "insert"),
+    ]
+
+
+def test_a_merge_is_refused_where_somebody_else_has_committed(
+    spark: SparkSession, table: StorageTable, merge: Merge
+) -> None:
+    change = f"SELECT 'a' AS k, CAST(4 AS DECIMAL(38,6)) AS v, 'U' AS {OP}"
+    merge(table, change, ("k",), next_commit(2))
+    before = contents(spark, table)
+    with pytest.raises(RetryableError) as raised:
+        merge(table, change.replace("4", "5"), ("k",), replace(next_commit(2), refresh_id="somebody else"))
     assert raised.value.code == "concurrent-refresh"
     assert contents(spark, table) == before
 

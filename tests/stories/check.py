@@ -8,7 +8,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from deltalake import DeltaTable
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import DataFrame
 
 import trickle
@@ -19,6 +20,7 @@ from trickle.errors import TrickleError
 from trickle.names import VISIBLE
 from trickle.refresh.definition import Definition
 from trickle.store.leaves import CurrentLeaves
+from trickle.store.vectors import FEATURE
 
 
 def rows(t: trickle.Trickle, sql: str) -> Counter[tuple[Any, ...]]:
@@ -32,10 +34,14 @@ def multiset(frame: DataFrame) -> Counter[tuple[Any, ...]]:
 
 def stored_rows(table: StreamTable) -> Counter[tuple[Any, ...]]:
     """What a stream table shows, from its files: Spark would first work through its log."""
-    stored = DeltaTable(table.location).to_pyarrow_table()
-    if table.filtered:
-        stored = stored.filter(stored[VISIBLE])
-    return Counter(map(_frozen, zip(*(stored[name].to_pylist() for name in table.columns), strict=True)))
+    found = DeltaTable(table.location)
+    if FEATURE in (found.protocol().reader_features or ()):  # Arrow's reader does not know which rows are deleted
+        stored = pa.table(QueryBuilder().register("t", found).execute("SELECT * FROM t").read_all())
+    else:
+        stored = found.to_pyarrow_table()
+    shown = stored[VISIBLE].to_pylist() if table.filtered else [True] * stored.num_rows
+    values = zip(*(stored[name].to_pylist() for name in table.columns), strict=True)
+    return Counter(_frozen(row) for row, is_shown in zip(values, shown, strict=True) if is_shown)
 
 
 def _frozen(value: Any) -> Any:

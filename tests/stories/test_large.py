@@ -85,6 +85,39 @@ def test_a_large_table_is_searched_by_the_keys_of_a_change(t: trickle.Trickle, m
         assert_right(t)
 
 
+@pytest.mark.parametrize("in_driver", [True, False], ids=["in the driver", "by Spark"])
+def test_a_search_applies_the_conditions_of_its_table(
+    t: trickle.Trickle, monkeypatch: pytest.MonkeyPatch, in_driver: bool
+) -> None:
+    """What every engine finds alike is left out while searching, the rest (a function of Spark's) afterwards."""
+    monkeypatch.setattr(workspace, "LOCAL_ROWS", 1_000)
+    if in_driver:
+        monkeypatch.setattr(duck, "MOST_ROWS", 1_000)
+    t.sql("CREATE TABLE facts AS SELECT id, id % 9 AS d, id * 37 % 100 AS v, id % 4 AS k FROM range(300)")
+    t.sql("INSERT INTO facts VALUES (900, NULL, 3, 1), (901, 2, NULL, NULL)")
+    t.sql("CREATE TABLE dimensions AS SELECT id AS d, concat('dimension ', id) AS name FROM range(12)")
+    both = "f.v < 50 AND reverse(CAST(f.v AS STRING)) <> '71'"
+    queries = {
+        "padded": f"SELECT g.d, g.name, f.id, f.v FROM dimensions g LEFT JOIN facts f ON f.d = g.d AND {both}",
+        "present": f"SELECT d FROM dimensions g WHERE EXISTS (SELECT 1 FROM facts f WHERE f.d = g.d AND {both})",
+        "absent": f"SELECT d FROM dimensions g WHERE NOT EXISTS (SELECT 1 FROM facts f WHERE f.d = g.d AND {both})",
+        "ranked": f"SELECT id, k, RANK() OVER (PARTITION BY k ORDER BY v, id) AS place FROM facts f WHERE {both}",
+        "joined": f"SELECT f.id, g.name FROM facts f JOIN dimensions g ON f.d = g.d WHERE {both}",
+    }
+    for name, query in queries.items():
+        t.create_stream_table(name, query)
+    for statement in (
+        "UPDATE facts SET v = v + 40 WHERE id % 50 = 7",
+        "UPDATE facts SET v = 17 WHERE id % 60 = 3",
+        "DELETE FROM facts WHERE d = 4 AND id > 20",
+        "UPDATE dimensions SET name = 'renamed' WHERE d IN (1, 4, 11)",
+        "UPDATE facts SET d = 11, k = NULL WHERE id IN (5, 6, 900, 901)",
+    ):
+        t.sql(statement)
+        assert trickle.Action.DIFFERENTIAL in {report.action for report in t.refresh()}
+        assert_right(t)
+
+
 def test_a_change_that_cancels_out_does_not_lend_its_keys_to_another(
     t: trickle.Trickle, monkeypatch: pytest.MonkeyPatch
 ) -> None:

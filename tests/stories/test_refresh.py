@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 import trickle
 from stories.check import assert_right, caught, counts, declared, rows, storage_commits, storage_files
 from trickle.catalog.model import Measurement
-from trickle.store import light
+from trickle.store import light, patch
 
 Action = trickle.Action
 
@@ -418,7 +418,7 @@ def test_many_small_commits_are_put_together_and_nobody_notices(
     orders: trickle.Trickle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     t = orders
-    monkeypatch.setattr(light, "COMPACTED_FILES", 5)
+    monkeypatch.setattr(patch, "REWRITTEN_FILES", 5)
     t.create_stream_table("small", "SELECT id, customer, CAST(amount AS DECIMAL(10,2)) AS amount FROM orders")
     t.create_stream_table("sums", "SELECT customer, SUM(amount) AS total FROM small GROUP BY customer")
     counted = []
@@ -471,6 +471,29 @@ def test_the_first_of_equals_is_the_same_in_every_step(t: trickle.Trickle, monke
         for name, rows_wanted in (("one", 1), ("each", 2)):
             own = f"SELECT s.id FROM {name} s JOIN few USING (id) JOIN big ON big.k = few.b AND big.v = s.v"
             assert rows(t, own).total() == rows(t, f"SELECT id FROM {name}").total() == rows_wanted
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "id, RANK() OVER (PARTITION BY customer ORDER BY amount DESC) AS place",
+        "amount, ROW_NUMBER() OVER w AS place, LAG(amount) OVER w AS before",
+        "id, SUM(amount) OVER w AS running, COUNT(*) OVER (PARTITION BY note) AS alike",
+        "id, DENSE_RANK() OVER (ORDER BY amount) AS place",
+    ],
+)
+def test_windows_over_few_rows_need_no_job(orders: trickle.Trickle, columns: str) -> None:
+    t = orders
+    t.sql(f"CREATE STREAM TABLE w AS SELECT {columns} FROM orders WINDOW w AS (PARTITION BY customer ORDER BY amount)")
+    for change in (
+        "INSERT INTO orders VALUES (4, 'bob', 5, 'x'), (4, 'bob', 5, 'x'), (5, NULL, NULL, NULL)",
+        "UPDATE orders SET amount = 7 WHERE id = 2",
+        "DELETE FROM orders WHERE customer = 'alice' OR id = 3",
+    ):
+        t.sql(change)
+        report = t.refresh("w")
+        assert (report.action, report.jobs) == (Action.DIFFERENTIAL, 0)
+        assert_right(t)
 
 
 def test_padded_and_folded_text_is_compared_by_spark(t: trickle.Trickle) -> None:

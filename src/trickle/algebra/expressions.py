@@ -91,20 +91,40 @@ def bound(expression: Expression) -> Expression:
 
 
 def conjuncts(condition: Expression | None) -> tuple[Expression, ...]:
-    """The parts of a condition that are joined by AND.
+    """The parts of a condition that are joined by AND; what all alternatives of an OR have in common is one of them.
 
     >>> from sqlglot import parse_one
     >>> [part.sql() for part in conjuncts(parse_one("a = 1 AND (b = 2 AND c) AND d OR e"))]
     ['a = 1 AND (b = 2 AND c) AND d OR e']
     >>> [part.sql() for part in conjuncts(parse_one("a = 1 AND (b = 2 AND c)"))]
     ['a = 1', 'b = 2', 'c']
+    >>> [part.sql() for part in conjuncts(parse_one("(a = b AND x > 1) OR (y < 2 AND a = b)"))]
+    ['a = b', 'x > 1 OR y < 2']
     """
     if condition is None:
         return ()
     bare = condition.unnest()
     if isinstance(bare, exp.And):
         return conjuncts(bare.left) + conjuncts(bare.right)
+    if isinstance(bare, exp.Or):
+        return _factored(condition, [conjuncts(part) for part in _disjuncts(bare)])
     return (condition,)
+
+
+def _disjuncts(condition: Expression) -> tuple[Expression, ...]:
+    bare = condition.unnest()
+    return _disjuncts(bare.left) + _disjuncts(bare.right) if isinstance(bare, exp.Or) else (condition,)
+
+
+def _factored(condition: Expression, alternatives: list[tuple[Expression, ...]]) -> tuple[Expression, ...]:
+    """a ∧ x ∨ a ∧ y = a ∧ (x ∨ y), with NULLs too; an alternative that says nothing more makes the others moot."""
+    first, *others = alternatives
+    common = [part for part in first if all(part in other for other in others)]
+    if not common:
+        return (condition,)
+    rest = [all_of(part for part in parts if part not in common) for parts in alternatives]
+    remaining = any_of(part for part in rest if part is not None) if all(rest) else None
+    return (*common, *conjuncts(remaining))
 
 
 def all_of(conditions: Iterable[Expression]) -> Expression | None:

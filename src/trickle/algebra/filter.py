@@ -12,6 +12,8 @@ from trickle.algebra.lower import Leaves, derived, lower, select
 from trickle.algebra.operator import Operator, require_known
 from trickle.algebra.prune import prune
 from trickle.algebra.restrict import Keys, restrict
+from trickle.algebra.scan import Scan
+from trickle.algebra.semi_join import restrict_here
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +46,9 @@ def _(filter_: Filter, window: Window) -> Operator | None:
 
 @restrict.register
 def _(filter_: Filter, keys: Keys) -> Operator:
+    """Down to the scan; there the search leaves out what the condition does, so that it finds less."""
+    if isinstance(filter_.input, Scan):
+        return restrict_here(filter_, keys)
     return Filter(restrict(filter_.input, keys), filter_.condition)
 
 

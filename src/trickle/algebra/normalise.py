@@ -95,9 +95,11 @@ def _is_strict(expression: exp.Expr, columns: tuple[str, ...]) -> bool:
 
 
 def push_conditions(root: Operator) -> Operator:
-    """A join condition over one input becomes a filter of that input."""
+    """A join condition over one input becomes a filter of that input; of a left join, over the right one."""
 
     def push(node: Operator) -> Operator:
+        if isinstance(node, LeftJoin):
+            return _into_right(node)
         if not isinstance(node, InnerJoin):
             return node
         left = list(node.conditions)
@@ -110,6 +112,16 @@ def push_conditions(root: Operator) -> Operator:
         return InnerJoin(tuple(members), tuple(left))
 
     return rewrite(root, push)
+
+
+def _into_right(join: LeftJoin) -> Operator:
+    """A row of the right for which a part of the condition is not true matches nothing; one part at least stays."""
+    parts = conjuncts(join.condition)
+    own = [part for part in parts if references(part) and references(part) <= set(join.right.columns)]
+    condition, rest = all_of(own), all_of([part for part in parts if part not in own])
+    if condition is None or rest is None:
+        return join
+    return replace(join, right=Filter(join.right, condition), condition=rest)
 
 
 def merge_projects(root: Operator) -> Operator:
@@ -143,6 +155,7 @@ PASSES: tuple[Callable[[Operator], Operator], ...] = (
     merge_projects,
     flatten_joins,
     push_conditions,
+    push_filters,
     merge_projects,
     prune_columns,
 )

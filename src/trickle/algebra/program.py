@@ -54,17 +54,29 @@ def reconstruct_before(root: Operator) -> Operator:
     """X° ⋉ K = X′ ⋉ K − ΔX ⋉ K: the few old rows come from the new ones, without a second scan."""
 
     def rebuild(node: Operator) -> Operator:
-        if not (isinstance(node, SemiJoin) and isinstance(node.input, Scan)):
+        scan = searched(node)
+        if scan is None or scan.reading is not Reading.BEFORE:
             return node
-        scan = node.input
-        if scan.reading is not Reading.BEFORE:
-            return node
-        after = replace(node, input=replace(scan, reading=Reading.AFTER))
-        delta = replace(node, input=replace(scan, reading=Reading.DELTA))
+        after, delta = (_reading(node, scan, reading) for reading in (Reading.AFTER, Reading.DELTA))
         both = consolidated(UnionAll((weighted(after, +1), negated(delta))))
         return exactly(Expand(both), scan.columns)
 
     return rewrite(root, rebuild)
+
+
+def searched(node: Operator) -> Scan | None:
+    """The scan that a search for keys reads, filtered or not; None of any other node."""
+    if not isinstance(node, SemiJoin):
+        return None
+    rows = node.input.input if isinstance(node.input, Filter) else node.input
+    return rows if isinstance(rows, Scan) else None
+
+
+def _reading(search: Operator, scan: Scan, reading: Reading) -> Operator:
+    """The same search in another reading of its table."""
+    rows, keys = search.inputs
+    other = replace(scan, reading=reading)
+    return search.with_inputs((other if rows == scan else rows.with_inputs((other,)), keys))
 
 
 def build_program(change: Operator) -> Program:
@@ -112,8 +124,9 @@ def _shared(root: Operator) -> set[Operator]:
 
 
 def _cut(node: Operator, shared: set[Operator]) -> tuple[StepKind | None, str]:
-    if isinstance(node, SemiJoin) and isinstance(node.input, Scan) and node.input.reading is Reading.AFTER:
-        return StepKind.GATHER, node.input.table
+    scan = searched(node)
+    if scan and scan.reading is Reading.AFTER:
+        return StepKind.GATHER, scan.table
     if node in shared and not _cheap(node):
         return StepKind.COMPUTE, ""
     return None, ""
@@ -123,6 +136,5 @@ def _cheap(node: Operator) -> bool:
     """Not worth keeping: reading it again costs no more than reading what was kept."""
     while isinstance(node, Project | Filter):
         node = node.input
-    return isinstance(node, Scan | Reference) or (
-        isinstance(node, SemiJoin) and isinstance(node.input, Scan) and node.input.reading is Reading.AFTER
-    )
+    scan = searched(node)
+    return isinstance(node, Scan | Reference) or (scan is not None and scan.reading is Reading.AFTER)

@@ -22,14 +22,25 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 
+from trickle.catalog import lease as leases
 from trickle.catalog import rows, schema
 from trickle.catalog.database import WRITE, Place, connect, translated
-from trickle.catalog.model import Action, KnownName, Measurement, Progress, RefreshRecord, StreamTable
-from trickle.catalog.schema import names, refreshes, stream_tables
+from trickle.catalog.model import (
+    Action,
+    FinishedTick,
+    KnownName,
+    Lease,
+    Measurement,
+    Progress,
+    RefreshRecord,
+    StreamTable,
+)
+from trickle.catalog.schema import last_tick, names, refreshes, stream_tables
 from trickle.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
+    from datetime import datetime
     from types import TracebackType
 
 HISTORY_KEPT = 10_000
@@ -113,27 +124,42 @@ class Catalog:
         # Sorted here: each database has a collation of its own.
         return sorted(map(rows.to_stream_table, found), key=lambda table: rows.key(table.name))
 
-    def history(self, name: str | None = None, limit: int | None = None) -> list[RefreshRecord]:
-        """Refreshes, newest first.
+    def history(
+        self,
+        name: str | None = None,
+        limit: int | None = None,
+        *,
+        actions: Collection[Action] = (),
+        since: datetime | None = None,
+    ) -> list[RefreshRecord]:
+        """Refreshes, newest first; all of them, those that did one of some actions, those that began since then.
 
         With a name: those of the stream table that has it now, also from before it was renamed, and those
         recorded under that name by tables that are dropped.
         """
         query = select(refreshes).order_by(*NEWEST_FIRST).limit(limit)
-        return self._refreshes(query if name is None else query.where(_concerns(name)))
+        if name is not None:
+            query = query.where(_concerns(name))
+        if actions:
+            query = query.where(refreshes.c.action.in_([action.value for action in actions]))
+        if since is not None:
+            query = query.where(refreshes.c.started_at >= since)
+        return self._refreshes(query)
 
     def last_refresh(self, table_id: str) -> RefreshRecord | None:
-        """The newest refresh of the stream table with this id, whatever became of it."""
-        query = select(refreshes).where(refreshes.c.stream_table == table_id).order_by(*NEWEST_FIRST).limit(1)
+        """The refresh of the stream table with this id that was recorded last, whatever became of it."""
+        query = (
+            select(refreshes).where(refreshes.c.stream_table == table_id).order_by(refreshes.c.ordinal.desc()).limit(1)
+        )
         return next(iter(self._refreshes(query)), None)
 
     def last_refreshes(self) -> dict[str, RefreshRecord]:
-        """Id of every stream table that was ever refreshed → its newest refresh, in one query."""
+        """Id of every stream table that was ever refreshed → the refresh that was recorded last, in one query."""
         other = refreshes.alias()
         newest = (
             select(other.c.refresh_id)
             .where(other.c.stream_table == stream_tables.c.id)
-            .order_by(other.c.started_at.desc(), other.c.ordinal.desc())
+            .order_by(other.c.ordinal.desc())  # not by moments: clocks differ
             .limit(1)
             .scalar_subquery()
         )
@@ -197,6 +223,52 @@ class Catalog:
             _remember(connection, table_id, measured)
             _advance(connection, table_id, progress)
 
+    # The scheduler
+
+    def lease(self) -> Lease:
+        with self._reading() as connection:
+            return leases.read(connection)
+
+    def take_lease(self, holder: str, seconds: float) -> Lease:
+        """The lease after an attempt to take it; whoever is its holder now has it for so long."""
+        with self._writing() as connection:
+            return leases.take(connection, holder, seconds)
+
+    def renew_lease(self, held: Lease, seconds: float, *, busy: bool) -> Lease | None:
+        """One more sign of life. Returns the lease as it is then; None where somebody else has taken it."""
+        with self._writing() as connection:
+            return leases.renew(connection, held, seconds, busy)
+
+    def release_lease(self, held: Lease) -> None:
+        """A lease that somebody else has taken is left alone."""
+        with self._writing() as connection:
+            leases.release(connection, held)
+
+    def pause(self, paused: bool) -> None:
+        """Whether the scheduler is to begin nothing, whoever it is."""
+        with self._writing() as connection:
+            leases.pause(connection, paused)
+
+    def clock(self) -> datetime:
+        """Now, as the lease sees it."""
+        with self._reading() as connection:
+            return leases.moment(connection)
+
+    def finish_tick(self, tick: FinishedTick) -> None:
+        """Remember what a tick has left; of two that end at once the later one counts."""
+        values = {"id": 1, "finished_at": tick.finished_at, "versions": dict(tick.versions)}
+        with self._writing() as connection:
+            statement = _insert(connection, last_tick).values(values)
+            later = last_tick.c.finished_at <= tick.finished_at
+            connection.execute(statement.on_conflict_do_update(index_elements=["id"], set_=values, where=later))
+
+    def last_tick(self) -> FinishedTick | None:
+        with self._reading() as connection:
+            row = connection.execute(select(last_tick)).mappings().one_or_none()
+        return FinishedTick(row["finished_at"], row["versions"]) if row else None
+
+    # Names
+
     def remember_name(self, name: KnownName) -> None:
         values = rows.from_name(name)
         with self._writing() as connection:
@@ -248,6 +320,8 @@ def _store(connection: Connection, refresh: RefreshRecord) -> bool:
 
 
 def _count_failures(connection: Connection, refresh: RefreshRecord) -> None:
+    if refresh.action is Action.POSTPONED:
+        return
     failures = stream_tables.c.failures + 1 if refresh.action is Action.FAILED else 0
     same = stream_tables.c.id == refresh.stream_table
     connection.execute(update(stream_tables).where(same).values(failures=failures))

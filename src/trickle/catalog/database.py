@@ -22,6 +22,8 @@ BUSY_SECONDS = 30.0
 """How long a SQLite writer waits for another one."""
 CONNECT_SECONDS = 10
 """How long a PostgreSQL server may take to answer; libpq itself would wait for minutes."""
+IDLE_SECONDS = 10
+"""How long a PostgreSQL server waits for the rest of a transaction that writes, before it undoes it."""
 POSTGRESQL = ("postgresql", "postgres", "postgresql+psycopg")
 
 NOT_WRITABLE = ("42501", "3F000", "25006")
@@ -149,7 +151,14 @@ def _postgresql(url: URL) -> tuple[Engine, Place]:
             "a PostgreSQL catalog needs the package psycopg",
             hint='install it: pip install "psycopg[binary]"',
         ) from None
+    event.listen(engine, "begin", _begin_postgresql)
     return engine, place
+
+
+def _begin_postgresql(connection: Connection) -> None:
+    # A process that is stopped in the middle of a transaction must not keep its locks: others wait for the lease.
+    if connection.get_execution_options().get(WRITE, False):
+        connection.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'")
 
 
 def _postgresql_place(url: URL) -> Place:

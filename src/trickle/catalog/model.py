@@ -35,6 +35,8 @@ class Action(StrEnum):
     FULL = "FULL"
     REINITIALIZE = "REINITIALIZE"
     FAILED = "FAILED"
+    POSTPONED = "POSTPONED"
+    """Somebody else was faster, or a service was away: the same refresh will do later."""
     BLOCKED = "BLOCKED"
     """Left alone in a tick, because a table it reads failed or is suspended; not part of history."""
 
@@ -165,6 +167,34 @@ class RefreshRecord:
         """The seconds that this refresh was predicted to take, if it was."""
         found: float | None = self.estimates.get(PREDICTED, {}).get(self.action.value)
         return found and round(found + self.phases.get(PARTS, 0.0), 3)
+
+
+@dataclass(frozen=True)
+class Lease:
+    """Who may schedule refreshes: one process at a time, as long as it gives signs of life."""
+
+    holder: str | None = None
+    """None while nobody schedules."""
+    epoch: int = 0
+    """Counts the holders."""
+    expires_at: datetime | None = None
+    paused: bool = False
+    """Whether the holder is to begin nothing, whoever it is."""
+    busy: bool = False
+    """Whether the holder is refreshing."""
+
+    def is_alive(self, now: datetime) -> bool:
+        """Whether there is a holder, and it has given a sign of life."""
+        return self.holder is not None and self.expires_at is not None and self.expires_at > now
+
+
+@dataclass(frozen=True)
+class FinishedTick:
+    """What all stream tables were when a tick had ended."""
+
+    finished_at: datetime
+    versions: Mapping[str, int]
+    """Id of a stream table → the version of its storage."""
 
 
 class NameKind(StrEnum):

@@ -35,7 +35,7 @@ from trickle.errors import InternalError, UserError
 if TYPE_CHECKING:
     from sqlalchemy.engine import Dialect
 
-VERSION = 5
+VERSION = 6
 """Of this schema; a catalog that carries a higher one was written by a newer trickle."""
 
 MIGRATIONS = {
@@ -46,8 +46,12 @@ MIGRATIONS = {
     2: ("ALTER TABLE trickle_stream_tables ADD COLUMN measured JSON",),
     3: ("ALTER TABLE trickle_refreshes ADD COLUMN held_bytes BIGINT DEFAULT 0 NOT NULL",),
     4: (),  # measurements say more than they did
+    5: (),  # new tables alone: the lease and the last tick
 }
 """Version → the statements that lead to the next one, in words that both databases know."""
+
+LEASED = 6
+"""The first version with a lease."""
 
 CREATION_LOCK = int.from_bytes(b"trickle")
 """PostgreSQL advisory lock held while the tables are created."""
@@ -208,6 +212,26 @@ names = Table(
     Column("managed", Boolean, nullable=False),
 )
 
+# One row each.
+lease = Table(
+    "trickle_lease",
+    metadata,
+    Column("id", Integer, CheckConstraint("id = 1"), primary_key=True),
+    Column("holder", Text),
+    Column("epoch", BigInteger, nullable=False),
+    Column("expires_at", UtcDateTime),
+    Column("paused", Boolean, nullable=False),
+    Column("busy", Boolean, nullable=False),
+)
+
+last_tick = Table(
+    "trickle_last_tick",
+    metadata,
+    Column("id", Integer, CheckConstraint("id = 1"), primary_key=True),
+    Column("finished_at", UtcDateTime, nullable=False),
+    Column("versions", Json, nullable=False),
+)
+
 
 def is_current(connection: Connection) -> bool:
     """Whether the tables are there as this trickle knows them.
@@ -243,8 +267,16 @@ def prepare(connection: Connection) -> None:
     if version is None:
         metadata.create_all(connection)
         connection.execute(insert(schema_versions).values(id=1, version=VERSION))
+        _offer_lease(connection)
         return
     for older in range(version, VERSION):
         for statement in MIGRATIONS[older]:
             connection.execute(text(statement))
+    metadata.create_all(connection)  # what is there stays as it is
+    if version < LEASED:
+        _offer_lease(connection)
     connection.execute(update(schema_versions).values(version=VERSION))
+
+
+def _offer_lease(connection: Connection) -> None:
+    connection.execute(insert(lease).values(id=1, epoch=0, paused=False, busy=False))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,7 @@ from rich.text import Text
 import trickle
 from trickle.cli import bench
 from trickle.cli.command import FAILED, Debug, Invocation, Output, Settings, command
-from trickle.cli.console import Rows
+from trickle.cli.console import OutputFormat, Rows
 from trickle.cli.demo import run_demo
 from trickle.cli.doctor import run_doctor
 from trickle.cli.reports import (
@@ -23,7 +24,12 @@ from trickle.cli.reports import (
     status_rows,
     status_table,
 )
+from trickle.cli.run import LogFormat, drain, run_scheduler
 from trickle.cli.sql import run_sql
+from trickle.cli.watch import scheduler_line, watch
+from trickle.scheduler.keeper import LEASE_SECONDS
+from trickle.scheduler.scheduler import LONGEST
+from trickle.scheduler.upkeep import KEPT_HOURS
 from trickle.sql.statements import Describe
 
 app = typer.Typer(
@@ -164,10 +170,120 @@ def refresh(
 
 
 @command(app)
-def status(run: Invocation) -> None:
+def run(
+    run: Invocation,
+    metrics: Annotated[
+        str | None,
+        typer.Option("--metrics", metavar="[ADDRESS:]PORT", help="Serve numbers for Prometheus; on 127.0.0.1 alone."),
+    ] = None,
+    log: Annotated[LogFormat, typer.Option("--log", help="How log lines are written.")] = LogFormat.TEXT,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also log looks that found nothing new.")] = False,
+    grace: Annotated[
+        float, typer.Option("--grace", metavar="SECONDS", min=0, help="When stopped, how long a refresh may go on.")
+    ] = 30.0,
+    limit: Annotated[
+        float, typer.Option("--limit", metavar="SECONDS", min=1, help="A refresh that takes longer is cancelled.")
+    ] = LONGEST,
+    workers: Annotated[
+        int,
+        typer.Option("--workers", min=1, help="How many stream tables to refresh at once, if they share none."),
+    ] = 1,
+    kept: Annotated[
+        int,
+        typer.Option("--keep", metavar="HOURS", min=1, help="How long old versions of stream tables stay readable."),
+    ] = KEPT_HOURS,
+    lease: Annotated[
+        float,
+        typer.Option(
+            "--lease", metavar="SECONDS", min=1, help="Without a sign of life for so long, another takes over."
+        ),
+    ] = LEASE_SECONDS,
+) -> int:
+    """Keep stream tables as fresh as their schedules say, until stopped.
+
+    Several may run on one catalog: one works, the others stand by. Ctrl-C or SIGTERM ends it cleanly.
+    """
+    return run_scheduler(
+        run,
+        metrics=metrics,
+        log=log,
+        verbose=verbose,
+        grace=grace,
+        lease_seconds=lease,
+        limit=limit,
+        workers=workers,
+        kept_hours=kept,
+    )
+
+
+@command(app)
+def status(
+    run: Invocation,
+    watching: Annotated[
+        bool, typer.Option("--watch", "-w", help="Show it again and again, until interrupted.")
+    ] = False,
+    seconds: Annotated[
+        float, typer.Option("--every", metavar="SECONDS", min=0.2, help="How often, with --watch.")
+    ] = 1.0,
+) -> None:
     """Every stream table at a glance. Needs no Spark."""
-    rows = status_rows(run.connect(existing=True).status())
+    t = run.connect(existing=True)
+    if watching:
+        if run.output is not OutputFormat.TABLE:
+            raise typer.BadParameter("--watch is for people; leave --output out")
+        watch(t, seconds)
+        return
+    rows = status_rows(t.status())
+    run.console.say(scheduler_line(t.lease(), t.clock()))
     run.console.rows(rows, status_table(rows.as_dicts()))
+
+
+@command(app)
+def graph(
+    run: Invocation,
+    form: Annotated[str, typer.Option("--format", "-f", metavar="FORM", help="tree, dot or mermaid.")] = "tree",
+) -> None:
+    """Which stream tables read what. Needs no Spark."""
+    drawn = run.connect(existing=True).graph(form)
+    run.console.document({"format": form, "graph": drawn}, Text(drawn))
+
+
+@command(app)
+def pause(
+    run: Invocation,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="One stream table; the whole scheduler without it.")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Return when nothing is under way any more.")] = False,
+) -> None:
+    """Let nothing more be refreshed by schedule: one stream table, or all of them."""
+    t = run.connect(existing=True)
+    if name is None:
+        t.pause()
+        if wait:
+            drain(t)
+    else:
+        t.suspend(name)
+    told = f"{name} is suspended" if name else "the scheduler is paused"
+    run.console.document(
+        {"paused": name or "scheduler"}, Text(f"{told}; trickle resume{f' {name}' if name else ''} ends it")
+    )
+
+
+@command(app)
+def resume(
+    run: Invocation,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="One stream table; the whole scheduler without it.")
+    ] = None,
+) -> None:
+    """Let refreshes go on that were paused, or that failed too often."""
+    t = run.connect(existing=True)
+    if name is None:
+        t.unpause()
+    else:
+        t.resume(name)
+    run.console.document({"resumed": name or "scheduler"}, Text(f"{name or 'the scheduler'} goes on"))
 
 
 @command(app)
@@ -175,10 +291,18 @@ def history(
     run: Invocation,
     name: AnyName = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many refreshes, the newest first.")] = 20,
+    action: Annotated[
+        list[trickle.Action] | None,
+        typer.Option("--action", "-a", help="Only what did this; may be given several times."),
+    ] = None,
+    since: Annotated[
+        datetime | None, typer.Option("--since", help="Only what began at this moment (UTC) or later.")
+    ] = None,
 ) -> None:
     """What every refresh did, why, and what it cost. Needs no Spark."""
     t = run.connect(existing=True)
-    rows = report_rows(t.history(name, limit))
+    begun = since.replace(tzinfo=UTC) if since else None
+    rows = report_rows(t.history(name, limit, actions=action or (), since=begun))
     if name is not None and not rows:
         t.run(Describe(name))  # refuses a name that nothing has
     run.console.rows(Rows.of(rows), history_table(rows))

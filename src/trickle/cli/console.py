@@ -33,6 +33,8 @@ ACTION_STYLES = {
     "FAILED": "bold red",
     "ACTIVE": "green",
     "SUSPENDED": "bold red",
+    "POSTPONED": "yellow",
+    "BLOCKED": "yellow",
 }
 NULL_STYLE = "dim italic"
 NARROW = 100

@@ -27,7 +27,7 @@ from trickle.api import report_row
 from trickle.catalog.model import RefreshRecord, StreamTable
 from trickle.cli.command import FAILED, Invocation
 from trickle.cli.console import Console, action_text
-from trickle.cli.shop import ROUNDS, STREAM_TABLES, TABLES, Round, Shown, generated
+from trickle.cli.shop import ROUNDS, SCHEDULE, STREAM_TABLES, TABLES, Round, Shown, generated
 from trickle.cli.values import shown
 from trickle.errors import UserError
 from trickle.names import VISIBLE, literal, quote, quote_all
@@ -70,7 +70,7 @@ class Show:
         self.say(Text(f"Two ordinary Delta tables with {orders + 3:,} orders, those of alice and bob among them."))
         for table in STREAM_TABLES:
             with self.console.working(f"creating {table.name}…"):
-                report = self.t.create_stream_table(table.name, table.query)
+                report = self.t.create_stream_table(table.name, table.query, schedule=SCHEDULE)
             assert report is not None
             self.say(Text(""))
             self.say(_sql(table.create))
@@ -354,6 +354,7 @@ def _next_steps(root: str | None) -> Iterator[tuple[str, str]]:
         yield "trickle sql", "a prompt: change the shop, REFRESH STREAM TABLES, make your own"
         yield "trickle explain tier_revenue", "how it is kept, with the SQL of every step"
         yield "trickle history", "what every refresh did and why"
+        yield "trickle run", "keep the tables fresh, while `trickle status --watch` shows it elsewhere"
     else:
         yield "trickle demo --keep shop", "the same, and the tables stay in shop"
         yield "trickle sql", "a prompt: SQL, CREATE STREAM TABLE, REFRESH STREAM TABLES"

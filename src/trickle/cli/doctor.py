@@ -7,49 +7,28 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from rich.text import Text
 
 import trickle
-from trickle.catalog.model import SourceVersion, StreamTable
+from trickle.catalog.model import StreamTable
 from trickle.catalog.schema import VERSION as SCHEMA_VERSION
-from trickle.cli.command import FAILED, Invocation, as_trickle_error
+from trickle.cli.command import FAILED, Invocation
 from trickle.cli.console import Rows
+from trickle.cli.findings import Finding, guarded
+from trickle.cli.sources import look_at_files, look_with_spark
 from trickle.engine.jars import jars
 from trickle.engine.java import BUNDLED, find_java
-from trickle.errors import Reinitialise
-from trickle.refresh.window import read_windows
-from trickle.store.delta_log import CommitMissing, Snapshot
-from trickle.store.local_log import LocalLog, Unreadable
-from trickle.store.logs import DeltaLogs, local_path
+from trickle.store.logs import DeltaLogs
 
 OLDEST_PYTHON = (3, 11)
 ENOUGH_DISK = 1 << 30
 GIBIBYTE = 1 << 30
-ANEW_HINT = "the next refresh builds the stream table anew."
-FEED_HINT = "the next refresh switches it on and builds the stream table anew."
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What one check found."""
-
-    check: str
-    ok: bool
-    found: str
-    hint: str = ""
-
-    def as_text(self) -> Text:
-        mark = Text("✓ ", style="green") if self.ok else Text("✗ ", style="bold red")
-        line = Text.assemble(mark, (f"{self.check}: ", "bold"), self.found)
-        return line if self.ok or not self.hint else line.append(f"\n  hint: {self.hint}", style="yellow")
-
-    def as_row(self) -> dict[str, Any]:
-        return {"check": self.check, "ok": self.ok, "found": self.found, "hint": self.hint or None}
+CLOCKS_APART = 5.0
+"""Seconds that two clocks may differ."""
 
 
 def run_doctor(run: Invocation, *, quick: bool) -> int:
@@ -68,9 +47,9 @@ def run_doctor(run: Invocation, *, quick: bool) -> int:
 def examine(run: Invocation, *, quick: bool) -> Iterator[Finding]:
     """The findings, the cheap checks first; with `quick` none that starts Spark."""
     yield _python()
-    yield _guarded("java", _java)
+    yield guarded("java", _java)
     with run.console.working("looking for Spark's packages…"):
-        packages = _guarded("packages", _packages)
+        packages = guarded("packages", _packages)
     yield packages
     root = Path(run.root)
     yield _directory(root)
@@ -79,28 +58,22 @@ def examine(run: Invocation, *, quick: bool) -> Iterator[Finding]:
         yield Finding("catalog", True, "none yet; the first command that needs it makes one")
         tables: list[StreamTable] = []
     else:
-        catalog = _guarded("catalog", lambda: _catalog(run))
+        catalog = guarded("catalog", lambda: _catalog(run))
         yield catalog
         tables = run.connect().stream_tables() if catalog.ok else []
+        if catalog.ok:
+            yield _clock(run.connect())
+            yield _scheduler(run.connect())
+            yield _orphans(run.connect(), root)
     if quick:
-        yield from (_local_source(table, key) for table in tables for key in table.sources)
+        yield from (look_at_files(table, key) for table in tables for key in table.sources)
         return
     with run.console.working("starting Spark…"):
-        spark = _guarded("spark", lambda: _spark(run))
+        spark = guarded("spark", lambda: _spark(run))
     yield spark
     if spark.ok and tables:
         logs = DeltaLogs(run.connect().spark)
-        yield from (_source(logs, table, key) for table in tables for key in table.sources)
-
-
-def _guarded(check: str, look: Callable[[], Finding]) -> Finding:
-    """A check that raises has failed, and says why in its own words."""
-    try:
-        return look()
-    except Exception as error:
-        problem = as_trickle_error(error)
-        detail = f" ({problem.detail})" if problem.detail else ""
-        return Finding(check, False, f"{problem.message}{detail}", problem.hint)
+        yield from (look_with_spark(logs, table, key) for table in tables for key in table.sources)
 
 
 # The machine
@@ -160,6 +133,34 @@ def _catalog(run: Invocation) -> Finding:
     return Finding("catalog", True, f"opens, schema version {SCHEMA_VERSION}, {count}")
 
 
+def _clock(t: trickle.Trickle) -> Finding:
+    """Leases and lags compare moments of different machines."""
+    apart = abs((t.clock() - datetime.now(UTC)).total_seconds())
+    hint = "synchronise the clocks of this machine and of the catalog's server."
+    return Finding("clock", apart < CLOCKS_APART, f"{apart:.1f} s from that of the catalog", hint)
+
+
+def _scheduler(t: trickle.Trickle) -> Finding:
+    lease, scheduled = t.lease(), [table.name for table in t.stream_tables() if table.schedule]
+    count = f"{len(scheduled)} stream table{'' if len(scheduled) == 1 else 's'} with a schedule"
+    if lease.paused:
+        return Finding("scheduler", not scheduled, f"paused, {count}", "trickle resume lets it go on.")
+    if lease.holder is None:
+        return Finding("scheduler", True, f"none runs, {count}" + ("; `trickle run` starts one" if scheduled else ""))
+    alive = lease.is_alive(t.clock())
+    found = f"{lease.holder}, number {lease.epoch}, {count}"
+    return Finding("scheduler", alive, found if alive else f"{found}; no sign of life", "start it again: trickle run.")
+
+
+def _orphans(t: trickle.Trickle, root: Path) -> Finding:
+    """Directories of stream tables that no catalog knows: left by a crash, or belonging to another catalog."""
+    known = {Path(location).name for location in t.locations()}
+    place = root / "stream_tables"
+    found = sorted(item.name for item in place.iterdir() if item.name not in known) if place.is_dir() else []
+    hint = f"if no other catalog uses {place}, they can be deleted."
+    return Finding("leftovers", not found, f"in {place}: {', '.join(found) or 'none'}", hint)
+
+
 def _spark(run: Invocation) -> Finding:
     started = time.perf_counter()
     spark = run.connect().spark
@@ -174,69 +175,3 @@ def _spark(run: Invocation) -> Finding:
     return Finding(
         "spark", True, f"{spark.version} started in {running:.1f} s, wrote and read a Delta table in {seconds:.1f} s"
     )
-
-
-# The sources
-
-
-def _source(logs: DeltaLogs, table: StreamTable, key: str) -> Finding:
-    """Whether a stream table can go on from where it stands, by the same rules as a refresh."""
-    check = _name(table, key)
-    return _guarded(check, lambda: _judge(logs, check, key, table.sources[key], _frontier(table, key)))
-
-
-def _judge(logs: DeltaLogs, check: str, key: str, location: str, frontier: SourceVersion | None) -> Finding:
-    snapshot = logs.snapshot(location)
-    if snapshot is None:
-        return _gone(check, location)
-    if not snapshot.has_change_feed:
-        return Finding(check, False, "its change feed is off", FEED_HINT)
-    if frontier is None:
-        return Finding(check, True, f"version {snapshot.version}; nothing loaded yet")
-    return _continues(logs, check, key, snapshot, frontier)
-
-
-def _continues(logs: DeltaLogs, check: str, key: str, snapshot: Snapshot, frontier: SourceVersion) -> Finding:
-    try:
-        [window] = read_windows(logs, {key: frontier}, {key: snapshot})
-    except Reinitialise as reason:
-        return Finding(check, False, reason.message, ANEW_HINT)
-    waiting = window.after - window.before
-    behind = f", {waiting} version{'' if waiting == 1 else 's'} to catch up with" if waiting else ", up to date"
-    return Finding(check, True, f"version {window.after}, change feed on, history complete{behind}")
-
-
-def _local_source(table: StreamTable, key: str) -> Finding:
-    """What the files alone can tell: the log is there, records changes, and reaches back to the frontier."""
-    check, location, frontier = _name(table, key), table.sources[key], _frontier(table, key)
-    path, log = local_path(location), LocalLog()
-    try:
-        snapshot = log.snapshot(path) if path else None
-    except Unreadable:
-        path = snapshot = None
-    if path is None:
-        return Finding(check, True, f"in {location}, which only Spark can read; not looked at")
-    if snapshot is None:
-        return _gone(check, location)
-    if not snapshot.has_change_feed:
-        return Finding(check, False, "its change feed is off", FEED_HINT)
-    if frontier and frontier.table_id != snapshot.table_id:
-        return Finding(check, False, f"{key} was dropped and created again", ANEW_HINT)
-    if frontier and frontier.version < snapshot.version:
-        try:
-            log.commit(path, frontier.version + 1)
-        except CommitMissing as gap:
-            return Finding(check, False, f"the log of {key} no longer has version {gap.version}", ANEW_HINT)
-    return Finding(check, True, f"version {snapshot.version}, change feed on, history complete")
-
-
-def _name(table: StreamTable, key: str) -> str:
-    return f"{table.name} ← {key}"
-
-
-def _frontier(table: StreamTable, key: str) -> SourceVersion | None:
-    return table.progress.frontier.get(key) if table.progress else None
-
-
-def _gone(check: str, location: str) -> Finding:
-    return Finding(check, False, f"there is no Delta table in {location}", "create it again, or drop the stream table.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from rich import box
@@ -61,7 +62,9 @@ def status_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
         return Text("no stream tables yet; CREATE STREAM TABLE … AS SELECT … makes one")
     table = _table("name", "mode", "schedule", "status")
     table.add_column("lag", justify="right", no_wrap=True)
+    table.add_column("due", justify="right", no_wrap=True)
     table.add_column("last refresh", no_wrap=True)
+    table.add_column("rows", justify="right", no_wrap=True)
     table.add_column("seconds", justify="right", no_wrap=True)
     table.add_column("reason", ratio=1)
     for row in rows:
@@ -74,7 +77,9 @@ def status_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
             cell(row["schedule"]) if row["schedule"] else Text("by hand", style="dim"),
             status,
             duration(row["lag_seconds"]),
+            _due(row["next_due"]),
             action_text(row["last_action"]),
+            "" if row["last_rows"] is None else f"{row['last_rows']:,}",
             _against(row["last_seconds"], row["last_predicted"]),
             Text(row["last_reason"] or ""),
         )
@@ -103,6 +108,14 @@ def history_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
             Text(row["reason"]),
         )
     return table
+
+
+def _due(moment: str | None) -> Text:
+    """How long until then."""
+    if moment is None:
+        return Text("")
+    left = (datetime.fromisoformat(moment) - datetime.now(UTC)).total_seconds()
+    return Text(f"in {duration(left)}") if left >= 0 else Text(f"{duration(-left)} ago", style="yellow")
 
 
 def duration(seconds: float | None) -> str:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+SCHEDULE = "10s"
+"""How stale its stream tables may become once `trickle run` keeps them; the demonstration refreshes them by hand."""
+
 
 @dataclass(frozen=True)
 class Shown:
@@ -16,7 +19,7 @@ class Shown:
 
     @property
     def create(self) -> str:
-        return f"CREATE STREAM TABLE {self.name} AS\n{self.query}"
+        return f"CREATE STREAM TABLE {self.name} SCHEDULE '{SCHEDULE}' AS\n{self.query}"
 
 
 @dataclass(frozen=True)

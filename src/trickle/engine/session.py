@@ -67,6 +67,7 @@ def session_settings(warehouse: Path) -> dict[str, str]:
         "spark.sql.shuffle.partitions": workers,  # 200 by default: mostly empty tasks
         "spark.sql.codegen.cache.maxEntries": "2000",  # 100 by default: a busy process recompiles for ever
         "spark.sql.execution.arrow.pyspark.enabled": "true",  # row by row is ten times slower
+        "spark.scheduler.mode": "FAIR",  # stream tables refreshed at once share the cores
         # Answers that do not depend on the machine
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.files.ignoreMissingFiles": "false",  # a lost file is an error, never a smaller result

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
@@ -18,6 +19,8 @@ from trickle.errors import InternalError
 from trickle.names import HIDDEN, OP, REFRESH, ROW, VISIBLE, WEIGHT, quote, quote_all
 from trickle.store.delta_log import Snapshot
 from trickle.store.duck import Duck
+from trickle.store.light import CHANGE_TYPE
+from trickle.store.patch import Touched, may_patch
 from trickle.store.table import CommitInfo, Rows, StorageTable, StoredCommit
 from trickle.store.types import is_compared, is_itself
 from trickle.store.workspace import Kept, Workspace
@@ -42,11 +45,13 @@ class Prepared:
     counts: RowCounts
     rows: Rows
     identity: tuple[str, ...] | None
+    touched: Touched | None = None
+    """The stored rows that are merged with, where it is known which these are."""
 
     def commit(self, table: StorageTable, info: CommitInfo) -> StoredCommit:
         if self.identity is None:
             return table.append(self.rows, info)
-        return table.merge(self.rows, self.identity, info)
+        return table.merge(self.rows, self.identity, info, self.touched)
 
 
 @dataclass(frozen=True)
@@ -66,9 +71,18 @@ def prepare(target: Target, change: Change, workspace: Workspace, duck: Duck) ->
     """Computes a change and makes it ready; None where nothing changed after all."""
     if target.storage.identity is not None:
         rows = _paired_here(target.storage, change, workspace, duck) if isinstance(change, Kept) else None
-        return _prepare_groups(target.storage.identity, rows or _paired(target.storage, change, workspace))
+        return _prepare_groups(target, rows or _paired(target.storage, change, workspace), duck)
     rows = change if isinstance(change, Kept) else workspace.keep(workspace.sql(change), "change")
     return _prepare_rows(target, rows, workspace, duck) if rows.rows else None
+
+
+def as_feed(change: pa.Table) -> pa.Table:
+    """A change as a change feed tells it: every copy of a row that came or went."""
+    weights = change.column(WEIGHT).to_numpy()
+    times = np.abs(weights)
+    rows = change.drop_columns([WEIGHT]).take(pa.array(np.repeat(np.arange(len(weights)), times), pa.int64()))
+    kinds = np.where(np.repeat(weights, times) > 0, "insert", "delete")
+    return rows.append_column(CHANGE_TYPE, pa.array(kinds, pa.string()))
 
 
 def with_row_ids(frame: DataFrame, sequence: int) -> DataFrame:
@@ -83,9 +97,7 @@ def _paired_here(storage: Storage, change: Kept, workspace: Workspace, duck: Duc
         return None
     if not all(is_itself(key) and is_compared(key.dataType.jsonValue()) for key in identity):
         return None
-    shown = (
-        local.column(VISIBLE) if VISIBLE in storage.columns else pa.chunked_array([pa.array([True] * local.num_rows)])
-    )
+    shown = local.column(VISIBLE) if VISIBLE in storage.columns else pa.chunked_array([pa.repeat(True, local.num_rows)])
     found = duck.paired([local.column(key.name) for key in identity], local.column(WEIGHT), shown)
     if found is None:
         return None
@@ -121,14 +133,28 @@ def _paired(storage: Storage, change: Change, workspace: Workspace) -> Kept:
     )
 
 
-def _prepare_groups(identity: tuple[str, ...], rows: Kept) -> Prepared | None:
-    if not rows.rows:
+def _prepare_groups(target: Target, rows: Kept, duck: Duck) -> Prepared | None:
+    identity = target.storage.identity
+    if not rows.rows or identity is None:
         return None
     pairs = _tally(rows, _IS, _WAS)
     counts = RowCounts(pairs[True, False], pairs[True, True], pairs[False, True])
     if set(_tally(rows, OP)) == {("I",)}:
         return Prepared(counts, _without(rows, _IS, _WAS, OP), None)
-    return Prepared(counts, _without(rows, _IS, _WAS), identity)
+    ready = _without(rows, _IS, _WAS)
+    return Prepared(counts, ready, identity, _touched_groups(target.stored, identity, ready.local, duck))
+
+
+def _touched_groups(stored: Snapshot, identity: tuple[str, ...], rows: pa.Table | None, duck: Duck) -> Touched | None:
+    """The stored groups that are to be updated or deleted; None where files are written anew as well."""
+    if rows is None or not identity or not may_patch(stored):
+        return None
+    known = rows.filter(pc.not_equal(rows.column(OP), "I"))
+    found = duck.located(stored, identity, known)
+    if found is None:
+        return None
+    _require_all(known.num_rows, found.num_rows)
+    return Touched(stored, found)
 
 
 def _prepare_rows(target: Target, change: Kept, workspace: Workspace, duck: Duck) -> Prepared:
@@ -142,7 +168,8 @@ def _prepare_rows(target: Target, change: Kept, workspace: Workspace, duck: Duck
         _require_all(deleted, found.num_rows if found is not None else 0)
         rows = _rows_here(target, change.local, found)
         kept = workspace.keep_local(rows, _schema_of_rows(change.schema, rows.column_names), "rows")
-        return Prepared(counts, _without(kept), (REFRESH, ROW) if deleted else None)
+        touched = Touched(target.stored, found) if found is not None and may_patch(target.stored) else None
+        return Prepared(counts, _without(kept), (REFRESH, ROW) if deleted else None, touched)
     weight = quote(WEIGHT)
     arrivals = with_row_ids(
         workspace.sql(f"""
@@ -175,19 +202,17 @@ def _require_all(deleted: int, found: int) -> None:
 
 def _rows_here(target: Target, change: pa.Table, doomed: pa.Table | None) -> pa.Table:
     """The rows to merge or, where none goes, to append: those that come, with ids, and the ids of those that go."""
-    weights = change.column(WEIGHT).to_pylist()
-    copies = [place for place, weight in enumerate(weights) for _ in range(weight)]
+    weights = np.maximum(change.column(WEIGHT).to_numpy(), 0)
+    copies = np.repeat(np.arange(change.num_rows), weights)
     # Of rows that go only the ids are known: a column that is never NULL in the result is so here.
     plain = pa.schema([change.schema.field(name).with_nullable(True) for name in target.storage.columns])
     arrivals = change.select(plain.names).cast(plain).take(pa.array(copies, pa.int64()))
-    arrivals = arrivals.append_column(REFRESH, pa.array([target.sequence] * len(copies), pa.int64()))
-    arrivals = arrivals.append_column(ROW, pa.array(range(len(copies)), pa.int64()))
+    arrivals = arrivals.append_column(REFRESH, pa.repeat(pa.scalar(target.sequence, pa.int64()), len(copies)))
+    arrivals = arrivals.append_column(ROW, pa.array(np.arange(len(copies)), pa.int64()))
     if doomed is None:
         return arrivals
-    gone = doomed.append_column(OP, pa.array(["D"] * doomed.num_rows, pa.string()))
-    return pa.concat_tables(
-        [arrivals.append_column(OP, pa.array(["I"] * len(copies), pa.string())), gone], promote_options="default"
-    )
+    gone = doomed.select([REFRESH, ROW, OP])
+    return pa.concat_tables([arrivals.append_column(OP, pa.repeat("I", len(copies))), gone], promote_options="default")
 
 
 def _schema_of_rows(change: StructType, names: Iterable[str]) -> StructType:
@@ -203,9 +228,10 @@ def _schema_of_rows(change: StructType, names: Iterable[str]) -> StructType:
 
 
 def _doomed_here(target: Target, change: pa.Table, duck: Duck) -> pa.Table | None:
-    """The ids of the stored rows that a change deletes, found without Spark; None where Spark has to find them."""
+    """The stored rows that a change deletes, found without Spark; None where Spark has to find them."""
     going = change.filter(pc.less(change.column(WEIGHT), 0)).select([*target.storage.columns, WEIGHT])
-    return duck.doomed(target.stored, (REFRESH, ROW), going)
+    found = duck.doomed(target.stored, (REFRESH, ROW), going)
+    return found.append_column(OP, pa.repeat("D", found.num_rows)) if found is not None else None
 
 
 def _doomed(target: Target, change: Kept, workspace: Workspace) -> Kept:

@@ -15,27 +15,30 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from trickle.algebra.aggregate import Aggregate
+from trickle.algebra.expressions import Expression
 from trickle.algebra.filter import Filter
 from trickle.algebra.opaque import Opaque
 from trickle.algebra.operator import Operator, rewrite, walk
-from trickle.algebra.program import Program
+from trickle.algebra.over import Over
+from trickle.algebra.program import Program, searched
 from trickle.algebra.project import Project, exactly
 from trickle.algebra.reference import Reference
 from trickle.algebra.scan import Reading, Scan
 from trickle.algebra.semi_join import SemiJoin, Without
 from trickle.algebra.storage import STORED
 from trickle.refresh.definition import LEGACY, MEANING
-from trickle.refresh.plain import Plain, Types, plain_nodes
+from trickle.refresh.plain import Plain, Types, plain_nodes, split_condition
 from trickle.refresh.plan import RefreshPlan
 from trickle.store.delta_log import Snapshot
 from trickle.store.duck import Duck, Keys, Leaf
-from trickle.store.files import Files
+from trickle.store.files import DataFiles, Files
 from trickle.store.leaves import PinnedLeaves, held, template
-from trickle.store.light import is_light, read, read_earlier
+from trickle.store.light import is_light, read
+from trickle.store.shelf import Shelf
 from trickle.store.types import is_fed, is_itself
 from trickle.store.workspace import Kept, Workspace
 
-_NARROWING = (Project, Filter, Aggregate, SemiJoin, Without)
+_NARROWING = (Project, Filter, Aggregate, Over, SemiJoin, Without)
 """Of these the first input has at least as many rows: where there are too many of them, it is not tried either."""
 
 
@@ -47,13 +50,14 @@ class AtHand:
     workspace: Workspace
     duck: Duck
     files: Files
+    shelf: Shelf
     feeds: dict[str, str] = field(default_factory=dict)
     """Change feed that several stream tables share → its view."""
     _kept: dict[str, Kept] = field(default_factory=dict)
     _inlined: dict[str, Operator] = field(default_factory=dict)
     """Step that is computed wherever it is used → how."""
-    _paths: dict[str, list[str]] = field(default_factory=dict)
-    """Table that DuckDB may read whole → its files; none where it may not."""
+    _files: dict[str, DataFiles | None] = field(default_factory=dict)
+    """Table that DuckDB may read whole → its files; None where it may not."""
 
     def hold(self, name: str, kept: Kept) -> None:
         self._kept[name] = kept
@@ -83,11 +87,13 @@ class AtHand:
         snapshot = self.snapshot(table)
         if snapshot is None or not is_light(snapshot):
             return
-        if reading is Reading.AFTER:
-            rows = read(snapshot, list(columns))
-        else:
-            rows = read_earlier(snapshot, self.plan.versions[table].before, list(columns))
-        if rows is not None:  # else Spark will find the history gone, and say so
+        version = snapshot.version if reading is Reading.AFTER else self.plan.versions[table].before
+        key = "table", snapshot.location, snapshot.table_id, version
+        rows = self.shelf.get(key, lambda: read(snapshot, version))
+        # Where history is gone, or the table had other columns then, Spark finds it out and says so.
+        if rows is not None and {*columns} <= {*rows.column_names}:
+            # Rows of no columns still count; Arrow cannot hold them, so they carry the first one.
+            rows = rows.select(columns or rows.column_names[:1])
             schema, step = snapshot.schema(rows.column_names), f"source_{len(self._kept) + 1}"
             self.hold(held(table, reading), self.workspace.keep_local(rows, schema, step))
 
@@ -127,20 +133,37 @@ class AtHand:
 
     # Without Spark
 
-    def matching(self, gather: SemiJoin, keys: pa.Table, name: str) -> Kept | None:
-        """The rows of a large table that match keys at hand, where they can be found here."""
-        scan = gather.input
-        assert isinstance(scan, Scan)
+    def matching(self, gather: SemiJoin, keys: pa.Table, name: str) -> Operator | None:
+        """The rows of a large table that match keys at hand, where they can be found here.
+
+        What only Spark can tell of their condition is told where they are used.
+        """
+        scan = searched(gather)
+        assert scan is not None
         snapshot = self.snapshot(scan.table)
         if snapshot is None:
             return None
+        here, rest = None, None
+        if isinstance(gather.input, Filter):
+            types = {} if self._is_legacy else _types_in_table(snapshot, scan)
+            here, rest = split_condition(gather.input.condition, types)
+        found = self._found(snapshot, scan, Keys(gather.pairs, keys, gather.null_safe), here, name)
+        if found is None:
+            return None
+        self.hold(name, found)
+        rows = Reference(name, scan.columns)
+        return rows if rest is None else Filter(rows, rest)
+
+    def _found(
+        self, snapshot: Snapshot, scan: Scan, keys: Keys, condition: Expression | None, name: str
+    ) -> Kept | None:
         fields = snapshot.schema(source for source, _ in scan.reads)
         schema = StructType(
             [StructField(name, field.dataType) for (_, name), field in zip(scan.reads, fields, strict=True)]
         )
-        if not keys.num_rows:
+        if not keys.values.num_rows:
             return self.workspace.keep_local(to_arrow_schema(schema).empty_table(), schema, name)
-        rows = self.duck.matching(snapshot, scan.reads, Keys(gather.pairs, keys, gather.null_safe))
+        rows = self.duck.matching(snapshot, scan.reads, keys, condition)
         return self.workspace.keep_local(rows, schema, name) if rows is not None else None
 
     def nearer(self, root: Operator, *, even_if_trivial: bool = False) -> Operator:
@@ -196,7 +219,9 @@ class AtHand:
 
     def _leaf(self, name: str) -> Leaf:
         kept = self._kept.get(name)
-        return kept.local if kept is not None and kept.local is not None else self._paths[name]
+        found = kept.local if kept is not None and kept.local is not None else self._files[name]
+        assert found is not None
+        return found
 
     def _types(self, leaf: Scan | Reference) -> Types | None:
         kept = self._held(leaf)
@@ -211,17 +236,15 @@ class AtHand:
         snapshot = self.plan.pins.get(scan.table)
         if snapshot is None or scan.reading is Reading.DELTA or not self._find_files(snapshot, scan):
             return None
-        reads = [(source, name) for source, name in scan.reads if is_fed(snapshot.type(source))]
-        types = to_arrow_schema(snapshot.schema(source for source, _ in reads)).types
-        return {name: type_ for (_, name), type_ in zip(reads, types, strict=True)}
+        return _types_in_table(snapshot, scan)
 
     def _find_files(self, snapshot: Snapshot, scan: Scan) -> bool:
         """Whether DuckDB may read a table whole, from files that are known from now on."""
         name = held(scan.table, scan.reading)
-        if name not in self._paths:
+        if name not in self._files:
             version = self.plan.versions[scan.table].before if scan.reading is Reading.BEFORE else snapshot.version
-            self._paths[name] = self.duck.files(snapshot, version)
-        return bool(self._paths[name])
+            self._files[name] = self.duck.files(snapshot, version)
+        return self._files[name] is not None
 
     def _held(self, leaf: Scan | Reference) -> Kept | None:
         return self._kept.get(held(leaf.table, leaf.reading) if isinstance(leaf, Scan) else leaf.step)
@@ -235,3 +258,10 @@ class AtHand:
         while isinstance(node, Project | Filter):
             node = node.input
         return isinstance(node, Scan) and self.is_far(node)
+
+
+def _types_in_table(snapshot: Snapshot, scan: Scan) -> Types:
+    """The columns of a scan that DuckDB reads from the files of a table as Spark does."""
+    reads = [(source, name) for source, name in scan.reads if is_fed(snapshot.type(source))]
+    types = to_arrow_schema(snapshot.schema(source for source, _ in reads)).types
+    return {name: type_ for (_, name), type_ in zip(reads, types, strict=True)}

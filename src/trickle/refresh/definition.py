@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import sqlglot
@@ -113,6 +114,15 @@ class Definition:
     @property
     def opaque(self) -> Opaque | None:
         return self.storage.opaque
+
+    @cached_property
+    def columns_read(self) -> Mapping[str, frozenset[str]]:
+        """Source key → the columns that are read of it."""
+        found: dict[str, frozenset[str]] = {}
+        for node in walk(self.tree):
+            if isinstance(node, Scan):
+                found[node.table] = found.get(node.table, frozenset()).union(source for source, _ in node.reads)
+        return found
 
     @property
     def incomparable(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -19,15 +20,16 @@ from trickle.catalog.model import Action, Measurement, Progress, RefreshRecord
 from trickle.errors import Reinitialise
 from trickle.failpoints import reach
 from trickle.names import VISIBLE, quote
-from trickle.refresh.apply import Change, RowCounts, Target, prepare, with_row_ids
+from trickle.refresh.apply import Change, RowCounts, Target, as_feed, prepare, with_row_ids
 from trickle.refresh.choose import Choice
 from trickle.refresh.plan import Programs, RefreshPlan
 from trickle.refresh.spark_errors import is_file_missing, is_overflow, no_raw_java, translate
 from trickle.refresh.steps import Resources, Steps
+from trickle.store.delta_log import Snapshot
 from trickle.store.light import is_light
 from trickle.store.logs import DeltaLogs
 from trickle.store.table import CommitInfo, StorageTable, StoredCommit
-from trickle.store.workspace import Workspace
+from trickle.store.workspace import Kept, Workspace
 
 COMPARE_BYTES = 64 * 1024 * 1024
 """Up to this size a FULL refresh compares with what is stored and writes only the difference."""
@@ -55,6 +57,8 @@ class Executor:
     resources: Resources
     met: set[tuple[str, Action]] = field(default_factory=set)
     """Storage and way of a refresh that Spark knows by now."""
+    _running: str | None = None
+    """The refresh under way."""
 
     @property
     def session(self) -> SparkSession:
@@ -62,8 +66,8 @@ class Executor:
 
     def run(self, plan: RefreshPlan, has_dependents: bool) -> Outcome:
         """Carries a plan out. Raises TrickleError; whatever it raises, nothing is half-written."""
-        refresh_id = str(uuid.uuid4())
-        self.session.sparkContext.setJobGroup(refresh_id, f"refresh {plan.stream_table.name}")
+        refresh_id = self._running = str(uuid.uuid4())
+        self.resources.label_jobs(refresh_id, f"refresh {plan.stream_table.name}")
         with Workspace(self.session, refresh_id) as workspace:
             run = _Run(self, plan, workspace, refresh_id, has_dependents)
             try:
@@ -72,6 +76,12 @@ class Executor:
                 raise translate(error, plan.stream_table.query) from error
             finally:
                 self.resources.trim()
+
+    def cancel(self) -> None:
+        """Ends the jobs of the refresh under way, from another thread, and those it would still begin."""
+        context: Any = self.session.sparkContext
+        if self._running:
+            context._jsc.sc().cancelJobGroupAndFutureJobs(self._running)
 
     def jobs(self, refresh_id: str) -> int:
         return len(self.session.sparkContext.statusTracker().getJobIdsForGroup(refresh_id))
@@ -203,7 +213,14 @@ class _Run:
             reach("before-data-commit")
             commit = ready.commit(self._table, self._commit_info(choice, ready.counts))
             reach("after-data-commit")
+        self._hand_over(held, commit, change)
         return ready.counts, commit
+
+    def _hand_over(self, before: Snapshot, commit: StoredCommit, change: Change) -> None:
+        """A change that is at hand is so for the tables that read this one, too."""
+        is_next = commit.version == before.version + 1
+        if self._has_dependents and is_next and isinstance(change, Kept) and change.local is not None:
+            self._executor.resources.feeds.hand_over(before, commit.version, as_feed(change.local))
 
     def _public_rows(self, filtered: bool) -> int:
         """How many rows the table shows; Delta answers from its statistics where all of them are shown."""

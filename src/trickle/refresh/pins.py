@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trickle.catalog.model import Progress
 from trickle.context import Context
@@ -31,6 +31,10 @@ class Pins:
     reached: dict[str, Progress] = field(default_factory=dict)
     """Location of a stream table → how far this tick brought it."""
     _pinned: dict[str, Snapshot] = field(default_factory=dict)
+
+    def beside(self, context: Context) -> Pins:
+        """The same pins in another session: what one of them adds both have."""
+        return replace(self, context=context)
 
     def pin(self, locations: Iterable[str]) -> None:
         """Pins the base sources among these, at once."""

@@ -1,8 +1,8 @@
 """Plain: the trees of which every engine makes the same.
 
-Joins, unions, filters, different rows, exact sums: as long as values are passed on, compared with values of their own
-type, or computed exactly (exact.py), it is no matter whether Spark or DuckDB does it. Everything else in a query is
-Spark's: its functions, its floating point, its integers that may overflow.
+Joins, unions, filters, different rows, ranks, exact sums: as long as values are passed on, compared with values of
+their own type, or computed exactly (exact.py), it is no matter whether Spark or DuckDB does it. Everything else in a
+query is Spark's: its functions, its floating point, its integers that may overflow.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from sqlglot import exp
 
 from trickle.algebra.aggregate import Aggregate
 from trickle.algebra.expand import Expand
-from trickle.algebra.expressions import Expression, Output, passing
+from trickle.algebra.expressions import Expression, Output, all_of, column, conjuncts, passing
 from trickle.algebra.filter import Filter
 from trickle.algebra.full_join import FullJoin
 from trickle.algebra.inner_join import InnerJoin
 from trickle.algebra.left_join import Kind, LeftJoin
 from trickle.algebra.operator import Operator, walk
+from trickle.algebra.over import Over
 from trickle.algebra.project import Project
 from trickle.algebra.reference import Reference
 from trickle.algebra.scan import Scan
@@ -62,6 +63,8 @@ _COMPUTED = (*_ARITHMETIC, *_CHOICES, exp.Neg, exp.Sum, exp.Cast, exp.Extract, e
 """What may have another type in DuckDB than in Spark, and is cast to the one it has there."""
 
 _PARTS_OF_A_DAY = ("YEAR", "MONTH", "DAY")
+_ENDS = (None, "UNBOUNDED", "CURRENT ROW")
+"""Where a frame begins or ends without counting."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,14 @@ def _plain_nodes(
     return found
 
 
+def split_condition(condition: Expression, types: Types) -> tuple[Expression | None, Expression | None]:
+    """What of a condition every engine finds alike, as DuckDB is to be asked for it, and what Spark has to see to."""
+    parts = conjuncts(condition)
+    plain = [part for part in parts if _is_condition(part, types)]
+    rest = [part for part in parts if part not in plain]
+    return all_of(_with_casts(part, types) for part in plain), all_of(rest)
+
+
 def _types(node: Operator, inputs: list[Types]) -> Types | None:
     match node:
         case Project():
@@ -112,12 +123,15 @@ def _types(node: Operator, inputs: list[Types]) -> Types | None:
         case UnionAll():
             return _united(inputs)
         case Aggregate():
-            grouped = all(_has_equality(inputs[0][key]) for key in node.keys)
+            grouped = _have_equality(node.keys, inputs[0])
             return _outputs((*passing(node.keys), *node.aggregates), inputs[0]) if grouped else None
         case Expand():
             return inputs[0]
         case TopK():
-            return inputs[0] if _is_ordered(node, inputs[0]) else None
+            is_one_order = _have_equality(node.columns, inputs[0]) and _is_order(node.order, inputs[0])
+            return inputs[0] if is_one_order else None  # what the query's own order leaves equal is ordered by all
+        case Over():
+            return _with_windows(node, inputs[0])
         case SemiJoin() | Without():
             rows, keys = inputs
             return rows if all(_are_comparable(rows[mine], keys[theirs]) for mine, theirs in node.pairs) else None
@@ -131,11 +145,57 @@ def _types(node: Operator, inputs: list[Types]) -> Types | None:
     return None
 
 
-def _is_ordered(top: TopK, types: Types) -> bool:
-    """Whether all columns have one order: rows that the query's own leaves equal are ordered by all of them."""
-    return all(_has_equality(types[name]) for name in top.columns) and all(
-        isinstance(item, exp.Ordered) and isinstance(item.this, exp.Column) for item in top.order
+def _is_order(order: Iterable[Expression], types: Types) -> bool:
+    """Whether rows are ordered by columns, each of a type that has one order."""
+    return all(
+        isinstance(item, exp.Ordered) and isinstance(item.this, exp.Column) and _has_equality(types[item.this.name])
+        for item in order
     )
+
+
+def _with_windows(over: Over, types: Types) -> Types | None:
+    """Rows with their window functions, where no two rows are peers or neighbours in one engine alone."""
+    total = [output for output in over.outputs if output.name in over.total]
+    if not _have_equality(over.input.columns if total else over.partition, types):
+        return None
+    if len({output.expression.args.get("order") for output in total}) > 1:
+        return None  # which of two equal rows comes first may differ from one sort to the next
+    found = {output.name: _window_type(output.expression, types) for output in over.outputs}
+    return {**types, **{name: type_ for name, type_ in found.items() if type_ is not None}}
+
+
+def _window_type(call: Expression, types: Types) -> pa.DataType | None:
+    """The type of a window function that counts rows, looks at one of them, or sums up a frame of them."""
+    function, order, frame = call.this, call.args.get("order"), call.args.get("spec")
+    if not _is_order(order.expressions if order else (), types):
+        return None
+    match function:
+        case exp.RowNumber() | exp.Rank() | exp.DenseRank():
+            return pa.int32() if frame is None and not any(function.iter_expressions()) else None
+        case exp.Lag() | exp.Lead():
+            offset = function.args.get("offset")
+            is_near = frame is None and not function.args.get("default") and (offset is None or _is_number(offset))
+            return expression_type(function.this, types) if is_near else None
+        case exp.Count() | exp.Min() | exp.Max() if _is_frame(frame) and not isinstance(function.this, exp.Distinct):
+            return expression_type(function, types)
+        case exp.Sum() if _is_frame(frame):
+            type_ = expression_type(function, types)
+            is_checked = type_ is not None and pa.types.is_decimal128(type_) and exact.may_overflow(type_)
+            return None if is_checked else type_  # CHECKED_SUM has two functions, and OVER can follow one
+    return None
+
+
+def _is_frame(frame: Expression | None) -> bool:
+    """Whether a frame is counted in rows, or ends with peers; other ranges are up to arithmetic."""
+    if frame is None:
+        return True
+    is_counted = frame.text("kind").upper() == "ROWS"
+    bounds = frame.args.get("start"), frame.args.get("end")
+    return all(bound in _ENDS or (is_counted and _is_number(bound)) for bound in bounds)
+
+
+def _is_number(expression: Expression) -> bool:
+    return isinstance(expression, exp.Literal) and _constant(expression) is not None
 
 
 def _outputs(outputs: Iterable[Output], types: Types) -> Types | None:
@@ -208,7 +268,7 @@ def expression_type(expression: Expression, types: Types) -> pa.DataType | None:
             return parts[0]
         case exp.Count() if isinstance(expression.this, exp.Distinct):
             return pa.int64() if _is_counted_once(expression.this, types) else None
-        case exp.Count():
+        case exp.Count() if len(parts) == 1:
             return pa.int64() if parts[0] is not None or isinstance(expression.this, exp.Star) else None
     if isinstance(expression, _COMPARISONS):
         return pa.bool_() if _is_comparison(expression.this, [expression.expression], types) else None
@@ -311,16 +371,27 @@ def _part_of_a_day(expression: exp.Extract | exp.Anonymous) -> str:
 
 def _in_duckdb(node: Operator, types: Types) -> Operator:
     """The node with every number cast to the type that it has in Spark."""
+    if isinstance(node, Over):
+        return _windows_in_duckdb(node, types)
     if not any(found for expression in node.expressions for found in expression.find_all(*_COMPUTED)):
         return node
     return node.with_expressions(lambda expression: _with_casts(expression, types))
+
+
+def _windows_in_duckdb(over: Over, types: Types) -> Operator:
+    """A call is one only with OVER right behind it: what it comes to is cast above."""
+    calls = over.with_expressions(lambda call: _with_casts(call, types))
+    names = {output.name: exact.in_duckdb(_window_type(output.expression, types)) for output in over.outputs}
+    results = (Output(name, _cast(column(name), type_) if type_ else column(name)) for name, type_ in names.items())
+    return Project(calls, (*passing(over.input.columns), *results))
 
 
 def _with_casts(expression: Expression, types: Types) -> Expression:
     result = expression.copy()
     for before, part in zip(list(expression.iter_expressions()), list(result.iter_expressions()), strict=True):
         part.replace(_with_casts(before, types))
-    is_number = isinstance(expression, _COMPUTED) and expression.arg_key != "ifs"  # WHEN … THEN … is no value itself
+    is_number = isinstance(expression, _COMPUTED) and not isinstance(expression.parent, exp.Window)
+    is_number = is_number and expression.arg_key != "ifs"  # WHEN … THEN … is no value itself
     type_ = expression_type(expression, types) if is_number else None
     name = exact.in_duckdb(type_) if type_ is not None else None
     if type_ is None or name is None:
@@ -394,6 +465,10 @@ def _are_comparable(one: pa.DataType | None, other: pa.DataType | None) -> bool:
 def _is_passed(type_: pa.DataType | None) -> bool:
     """Whether values of a type come out as they went in."""
     return type_ is not None and any(is_of(type_) for is_of in _PASSED)
+
+
+def _have_equality(columns: Iterable[str], types: Types) -> bool:
+    return all(_has_equality(types[name]) for name in columns)
 
 
 def _has_equality(type_: pa.DataType) -> bool:

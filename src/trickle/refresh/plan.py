@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from threading import Lock
 
 from trickle.algebra.differentiate import Window
 from trickle.algebra.program import Program, build_program
@@ -79,15 +80,17 @@ class Programs:
 
     limit: int = 512
     _programs: dict[tuple[str, Window], Program | None] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
 
     def get(self, storage: Storage, window: Window) -> Program | None:
         key = storage.digest, window
-        if key not in self._programs:
-            if len(self._programs) >= self.limit:
-                self._programs.pop(next(iter(self._programs)))
-            change = storage.change(window)
-            self._programs[key] = build_program(change) if change else None
-        return self._programs[key]
+        with self._lock:
+            if key not in self._programs:
+                if len(self._programs) >= self.limit:
+                    self._programs.pop(next(iter(self._programs)))
+                change = storage.change(window)
+                self._programs[key] = build_program(change) if change else None
+            return self._programs[key]
 
 
 def window_of(changed: frozenset[str], pins: Mapping[str, Snapshot], stored: Snapshot | None) -> Window:

@@ -34,6 +34,9 @@ REPAID = 8
 LET_GO = 16
 """After so many refreshes around them in a row, a table lets go of its inner results."""
 
+AROUND = 0.4
+"""The part of a first load, inner results and all, that computing the query around them is guessed to take."""
+
 _STEPS = 10
 """Of a differential refresh, for a first guess: what there will be to do is known when the inner results have moved."""
 
@@ -112,8 +115,11 @@ def choose_route(table: StreamTable, below: Below) -> Choice | None:
     }
     one = guessed_change(_STEPS)
     tables = 1 + below.parts
-    guesses = {Action.DIFFERENTIAL: Line(tables * one.fixed, tables * one.per_unit), Action.FULL: GUESSED_FULL}
-    picked = pick([_with_parts(item) for item in table.measured], work, guesses)
+    guesses = {
+        Action.DIFFERENTIAL: Line(tables * one.fixed, tables * one.per_unit),
+        Action.FULL: _guessed_around(table),
+    }
+    picked = pick([_with_parts(item) for item in table.measured if not item.is_load], work, guesses)
     if picked.action is Action.DIFFERENTIAL:
         return None
     estimates[PREDICTED] = picked.shown
@@ -121,9 +127,15 @@ def choose_route(table: StreamTable, below: Below) -> Choice | None:
     return Choice(Action.FULL, reason, estimates)
 
 
+def _guessed_around(table: StreamTable) -> Line:
+    """A refresh around, before one was measured: the first load computed and stored the inner results too."""
+    loads = [item.seconds + item.inner_seconds for item in table.measured if item.is_load]
+    return Line(AROUND * loads[-1], 0.0) if loads else GUESSED_FULL
+
+
 def _with_parts(item: Measurement) -> Measurement:
     """A measurement as one of a route: with what bringing the inner results took, and the work there was in all."""
     if item.is_around:
         return item
-    action = item.action if item.is_load else Action.DIFFERENTIAL
-    return replace(item, action=action, work=item.inner_work, seconds=item.seconds + item.inner_seconds)
+    seconds = item.seconds + item.inner_seconds
+    return replace(item, action=Action.DIFFERENTIAL, work=item.inner_work, seconds=seconds)

@@ -35,7 +35,7 @@ from trickle.store.duck import Duck
 from trickle.store.feeds import Feeds
 from trickle.store.files import Files
 from trickle.store.leaves import held, template
-from trickle.store.light import CHANGE_TYPE, read_changes
+from trickle.store.light import CHANGE_TYPE
 from trickle.store.workspace import Kept, Workspace
 
 T = TypeVar("T")
@@ -58,10 +58,18 @@ class Resources:
     feeds: Feeds
     files: Files
     duck: Duck
+    pool: str | None = None
+    """The pool of Spark's fair scheduler that jobs go to."""
     large: set[tuple[str, str]] = field(default_factory=set)
     """Stream table and step whose result was too large to be held here the last time."""
     workers: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(cores(), "trickle-step"))
     """Half of what a small step takes is Spark's planning, on one core."""
+
+    def label_jobs(self, refresh_id: str, name: str) -> None:
+        """Jobs that this thread starts belong to a refresh."""
+        self.session.sparkContext.setJobGroup(refresh_id, name)
+        if self.pool:
+            self.session.sparkContext.setLocalProperty("spark.scheduler.pool", self.pool)
 
     def trim(self) -> None:
         """Gives back what has become too much, between refreshes."""
@@ -85,7 +93,7 @@ class Steps:
         self._plan = plan
         self._workspace = workspace
         self._refresh_id = refresh_id
-        self._at_hand = AtHand(plan, workspace, resources.duck, resources.files)
+        self._at_hand = AtHand(plan, workspace, resources.duck, resources.files, resources.feeds.shelf)
 
     def read_feeds(self, program: Program) -> dict[str, Kept]:
         """The changes of every source. They may turn out to be none, and then another program is the one to run."""
@@ -96,7 +104,7 @@ class Steps:
         window = next(window for window in self._plan.windows if window.key == step.table)
         source, columns = self._plan.pins[step.table], [name for name in step.operator.columns if name != WEIGHT]
         few = self._resources.duck.may_hold(window.rows_changed)
-        rows = read_changes(source, window.before, columns) if few else None
+        rows = self._resources.feeds.rows(source, window.before, columns) if few else None
         if rows is None:
             versions = self._plan.versions[step.table]
             shared = self._resources.feeds.view(versions, window.rows_changed, columns, source.fields)
@@ -130,10 +138,10 @@ class Steps:
 
     def _run_step(self, step: Step) -> None:
         """Over rows at hand a short step is computed where it is used, all others once."""
+        operator = step.operator
         if step.kind is StepKind.GATHER and held(step.table, Reading.AFTER) not in self._at_hand:
-            self.use(step.name, self._gathered(step))
-            return
-        node = self._at_hand.nearer(step.operator)
+            operator = self._gathered(step)
+        node = self._at_hand.nearer(operator)
         if isinstance(node, Reference):
             self.use(step.name, self._at_hand[node.step])
         elif any(self._at_hand.is_far(leaf) for leaf in walk(node)) or len(template(node).text) > INLINED:
@@ -141,7 +149,7 @@ class Steps:
         else:
             self._at_hand.inline(step.name, node)
 
-    def _gathered(self, step: Step) -> Kept:
+    def _gathered(self, step: Step) -> Operator:
         """The rows of a large table that match the keys; without keys nothing is read."""
         gather = step.operator
         assert isinstance(gather, SemiJoin)
@@ -153,10 +161,13 @@ class Steps:
             keys = Reference(name, keys.columns)
         gather = replace(gather, keys=keys)
         values = self._at_hand[keys.step].local
-        if values is None:
-            return self.keep(self.frame(gather), step.name)
-        found = self._at_hand.matching(gather, values, step.name)
-        return found or self.keep(self.frame(narrowed(gather, values)), step.name)
+        found = self._at_hand.matching(gather, values, f"{step.name}_rows") if values is not None else None
+        if found is None:
+            self.use(
+                step.name, self.keep(self.frame(gather if values is None else narrowed(gather, values)), step.name)
+            )
+            return Reference(step.name, gather.columns)
+        return found
 
     def read_stored(self, columns: Sequence[str]) -> None:
         """Brings what is stored to hand, where it is little."""
@@ -175,7 +186,7 @@ class Steps:
         def run(name: str) -> T:
             for other in needs.get(name, ()):
                 running[other].result()
-            self._resources.session.sparkContext.setJobGroup(self._refresh_id, self._plan.stream_table.name)
+            self._resources.label_jobs(self._refresh_id, self._plan.stream_table.name)
             return tasks[name]()
 
         # In this order none waits for one that has not begun, however few workers there are.

@@ -7,16 +7,19 @@ inner results of a query go with the first table that reads them.
 from __future__ import annotations
 
 import time
-import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from threading import Event, RLock, Timer
+from typing import TYPE_CHECKING
 
 from trickle.algebra.opaque import Opaque
 from trickle.algebra.operator import walk
 from trickle.catalog.model import (
     PARTS,
     Action,
+    FinishedTick,
     Frontier,
     Measurement,
     Mode,
@@ -26,110 +29,27 @@ from trickle.catalog.model import (
     StreamTable,
 )
 from trickle.context import Context
-from trickle.errors import InternalError, Reinitialise, TrickleError, UserError
+from trickle.errors import InternalError, Reinitialise, RetryableError, TrickleError, UserError
 from trickle.failpoints import reach
 from trickle.graph import Graph
 from trickle.names import is_part
 from trickle.refresh.definition import Definition
-from trickle.refresh.execute import Executor
 from trickle.refresh.parts import draft, part_name
 from trickle.refresh.pins import Pins
 from trickle.refresh.plan import NO_NEW_VERSION, RefreshPlan, plan_refresh
+from trickle.refresh.records import blocked, failure, recovered, redeclared
 from trickle.refresh.route import Below, choose_route, is_ahead, lets_go, stored_alike, without_parts
-from trickle.refresh.steps import Resources
 from trickle.refresh.window import frontier_of, read_windows, rows_of_work
 from trickle.store.delta_log import Snapshot
-from trickle.store.duck import Duck
-from trickle.store.feeds import Feeds
-from trickle.store.files import Files
-from trickle.store.table import CommitInfo, StorageTable, overtaken
-from trickle.store.workspace import is_local
+from trickle.store.table import StorageTable, overtaken
 
-_FULL_ON_REQUEST = "asked for with FULL"
+if TYPE_CHECKING:
+    from trickle.refresh.refresher import Refresher
+
+GoesOn = Callable[[], bool]
+"""Whether a tick may begin with one more table."""
+
 _NO_DIFFERENCE = "the changes make no difference to the inner results of the query"
-
-
-@dataclass
-class Refresher:
-    """Refreshes stream tables of one connection, one tick at a time."""
-
-    context: Context
-
-    def __post_init__(self) -> None:
-        self._executor: Executor | None = None
-
-    def refresh(self, table: StreamTable, *, full: bool = False) -> RefreshRecord:
-        """Brings one stream table, and those it reads, up to date. Raises what stopped it."""
-        with self.context.lock:
-            graph = self._graph()
-            wanted = graph.upstream(table)
-            tick = _Tick(self, graph, [item for item in graph.order() if item.id in wanted or item.id == table.id])
-            tick.pin()
-            for item in graph.visible():
-                if item.id in wanted:
-                    tick.run(item)
-            record = tick.run(table, _FULL_ON_REQUEST if full else None)
-            tick.tidy()
-            return record
-
-    def refresh_all(self) -> list[RefreshRecord]:
-        """One tick over every active stream table. What fails is reported, and only what reads it stays behind."""
-        with self.context.lock:
-            graph = self._graph()
-            active = [item for item in graph.visible() if item.status is Status.ACTIVE]
-            tick = _Tick(self, graph, [source for item in active for source in (*graph.parts_below(item), item)])
-            reports: list[RefreshRecord] = []
-            behind = {item.id for item in graph.visible() if item.status is not Status.ACTIVE}
-            tick.pin()
-            for item in active:
-                missing = graph.shown_reads(item) & behind
-                if missing:
-                    behind.add(item.id)
-                    reports.append(blocked(item, [graph.tables[table].name for table in missing]))
-                    continue
-                try:
-                    reports.append(tick.run(item))
-                except TrickleError as error:
-                    behind.add(item.id)
-                    reports.append(self.context.catalog.last_refresh(item.id) or failure(item, error, 0.0))
-            tick.tidy()
-            return reports
-
-    def plans(self, table: StreamTable) -> list[RefreshPlan]:
-        """What a refresh would do now, without doing it: for the parts of the table, upstream first, and for itself."""
-        with self.context.lock:
-            graph = self._graph()
-            tables = [*graph.parts_below(table), table]
-            tick = _Tick(self, graph, tables, only_looking=True)
-            plans = [tick.plan(item) for item in tables]
-            if around := tick.plan_around(table):
-                plans[-1] = replace(plans[-1], choice=around.choice, program=None)
-            return plans
-
-    def sweep(self) -> None:
-        """Erases the parts that no stream table reads any more."""
-        with self.context.lock:
-            for part in self._graph().unread():
-                self.context.erase(part)
-
-    def close(self) -> None:
-        """Gives back what Spark holds for later refreshes."""
-        with self.context.lock:
-            if self._executor:
-                self._executor.resources.close()
-                self._executor = None
-
-    def _graph(self) -> Graph:
-        return Graph.of(self.context.catalog.stream_tables())
-
-    @property
-    def executor(self) -> Executor:
-        if self._executor is None:
-            session = self.context.session
-            feeds = Feeds(session, self.context.definitions.columns_read)
-            resources = Resources(session, feeds, Files(session), Duck(is_local(session)))
-            self._executor = Executor(self.context.logs, self.context.programs, resources)
-        return self._executor
 
 
 @dataclass(frozen=True)
@@ -143,7 +63,7 @@ class _Done:
 
 
 @dataclass
-class _Tick:
+class Tick:
     """One tick: its pins, and what became of the parts it brought."""
 
     refresher: Refresher
@@ -152,10 +72,19 @@ class _Tick:
     """What it is about, with parts and all."""
     only_looking: bool = False
     """Change nothing, not even a source's change feed."""
+    goes_on: GoesOn = lambda: True
+    limit: float | None = None
+    """Seconds after which a refresh is cancelled."""
+    cancelled: Event = field(default_factory=Event)
+    """Whether the refresh under way has been."""
     as_of: datetime = field(default_factory=lambda: datetime.now(UTC))
     """Before anything was pinned."""
     brought: dict[str, RefreshRecord | TrickleError] = field(default_factory=dict)
     """Location of a part → what became of its refresh in this tick."""
+    failed: dict[str, RefreshRecord] = field(default_factory=dict)
+    """Id of a stream table → the record of its refresh, where that failed."""
+    making: RLock = field(default_factory=RLock)
+    """Held while new parts are made: two lanes may want the same one."""
 
     def __post_init__(self) -> None:
         self.pins = Pins(self.context, lambda location: self.graph.at(location) is not None, self.only_looking)
@@ -164,6 +93,12 @@ class _Tick:
     @property
     def context(self) -> Context:
         return self.refresher.context
+
+    def beside(self, refresher: Refresher, tables: list[StreamTable]) -> Tick:
+        """The same tick as another refresher goes on with it, over some of its tables."""
+        other = replace(self, refresher=refresher, tables=tables, cancelled=Event())
+        other.pins = self.pins.beside(refresher.context)
+        return other
 
     def pin(self) -> None:
         """Pins every base source at once, before anything is read."""
@@ -180,21 +115,98 @@ class _Tick:
             )
         started = time.perf_counter()
         try:
-            done = self._refreshed(table, full_reason)
-        except TrickleError as error:
-            self.context.catalog.record(failure(table, error, time.perf_counter() - started), None)
-            raise
+            with self._limited():
+                done = self._refreshed(table, full_reason)
         except Exception as error:
-            wrapped = InternalError("unexpected", f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
-            self.context.catalog.record(failure(table, wrapped, time.perf_counter() - started), None)
-            raise wrapped from error
+            told = self._told(error)
+            self.failed[table.id] = failure(table, told, time.perf_counter() - started)
+            self.context.catalog.record(self.failed[table.id], None)
+            if told is error:
+                raise
+            raise told from error
         self._record(done)
         return done.record
 
-    def tidy(self) -> None:
-        """What is better done between refreshes than in one."""
+    @contextmanager
+    def _limited(self) -> Iterator[None]:
+        """Cancels a refresh that takes too long: it would keep all others waiting."""
+        if self.limit is None:
+            yield
+            return
+        self.cancelled.clear()
+
+        def cancel() -> None:
+            self.cancelled.set()
+            self.refresher.executor.cancel()
+
+        watch = Timer(self.limit, cancel)
+        watch.daemon = True
+        watch.start()
+        try:
+            yield
+        except Exception as error:
+            if not self.cancelled.is_set():
+                raise
+            raise self._too_long() from error
+        finally:
+            watch.cancel()
+
+    def _too_long(self) -> UserError:
+        return UserError(
+            "too-long",
+            f"the refresh was cancelled after {self.limit:g} s",
+            hint="change the query, or allow more: trickle run --limit SECONDS.",
+        )
+
+    def _told(self, error: Exception) -> TrickleError:
+        """What stopped a refresh, as one of ours."""
+        if not self.goes_on():  # its jobs were cancelled, or will be
+            return RetryableError("abandoned", "the refresh was abandoned, because its process is to stop")
+        if isinstance(error, TrickleError):
+            return error
+        return InternalError("unexpected", f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
+
+    def run_all(self, tables: list[StreamTable]) -> Iterator[RefreshRecord]:
+        """Refreshes tables, upstream first, and reports what became of each."""
+        behind = {item.id for item in self.graph.visible() if item.status is not Status.ACTIVE}
+        for item in tables:
+            if not self.goes_on():
+                return
+            missing = self.graph.shown_reads(item) & behind
+            if missing:
+                behind.add(item.id)
+                yield blocked(item, [self.graph.tables[table].name for table in missing])
+                continue
+            try:
+                yield self.run(item)
+            except TrickleError as error:
+                behind.add(item.id)
+                yield self.failed.get(item.id) or failure(item, error, 0.0)
+
+    def finish(self) -> None:
+        """Does what is better done between refreshes than in one, and remembers what there is now."""
+        catalog, visible = self.context.catalog, self.graph.visible()
         for location in self.pins.reached:
             StorageTable(self.context.session, self.context.logs, location).tidy()
+        before = catalog.last_tick()
+        versions = {table.id: table.progress.storage_version for table in visible if table.progress}
+        if before:
+            versions |= {table: version for table, version in before.versions.items() if table in versions}
+        versions |= {
+            table.id: self._newest(table.location, self.pins.reached[table.location])
+            for table in visible
+            if table.location in self.pins.reached
+        }
+        if before is None or dict(before.versions) != versions:
+            catalog.finish_tick(FinishedTick(datetime.now(UTC), versions))
+
+    def _newest(self, location: str, reached: Progress) -> int:
+        """The newest version with the contents that were reached: compaction makes another one of the same."""
+        newest = self.context.logs.version(location)
+        if newest == reached.storage_version:
+            return newest
+        last = StorageTable(self.context.session, self.context.logs, location).last_commit()
+        return newest if last and last.info.sequence == reached.sequence else reached.storage_version
 
     def _refreshed(self, table: StreamTable, full_reason: str | None) -> _Done:
         """One table brought to the pins, its parts before it; what they cost is part of what it costs."""
@@ -208,6 +220,8 @@ class _Tick:
             current, made = self._with_wanted_parts(current, full_reason)
             inner += made
             plan = self.plan(current, full_reason)
+        if self.cancelled.is_set():  # between two jobs, when there was none to end
+            raise self._too_long()
         has_dependents = any(current.id in reads for reads in self.graph.reads.values())
         outcome = self.refresher.executor.run(plan, has_dependents)
         record = replace(
@@ -343,28 +357,34 @@ class _Tick:
         if table.mode is Mode.FULL or not loads:
             return table, []
         records: list[RefreshRecord] = []
-        for text in definition.wanted_parts:
-            found = self.context.catalog.stream_table(part_name(text, table.database, table.settings))
-            is_new = found is None
-            try:
-                part = found or self._drafted(table, text)
-            except UserError:
-                continue
-            # The reader names it first: a part that nobody reads may be swept away at any moment.
-            reader = replace(table, sources={**table.sources, part.name: part.location})
-            self.context.catalog.change(reader, table)
-            try:
-                if is_new:
-                    self.context.catalog.add(part)
-                self.graph = self.graph.having(reader, part)
-                records += self._bring(part, None)
-                table = reader
-            except UserError:
-                self.context.catalog.change(table, reader)
-                self.graph = self.graph.having(table)
-                if is_new:
-                    self.context.erase(part)
+        with self.making:
+            for text in definition.wanted_parts:
+                table, made = self._with_part(table, text)
+                records += made
         return table, records
+
+    def _with_part(self, table: StreamTable, text: str) -> tuple[StreamTable, list[RefreshRecord]]:
+        found = self.context.catalog.stream_table(part_name(text, table.database, table.settings))
+        try:
+            part = found or self._drafted(table, text)
+        except UserError:
+            return table, []
+        # The reader names it first: a part that nobody reads may be swept away at any moment.
+        reader = replace(table, sources={**table.sources, part.name: part.location})
+        self.context.catalog.change(reader, table)
+        try:
+            if found is None:
+                self.context.catalog.add(part)
+            self.graph = self.graph.having(reader, part)
+            return reader, self._bring(part, None)
+        except UserError:
+            self.context.catalog.change(table, reader)
+            self.graph = self.graph.having(table)
+            if found is None:
+                self.context.erase(part)
+            if self.cancelled.is_set() or not self.goes_on():
+                raise
+            return table, []
 
     def _drafted(self, reader: StreamTable, text: str) -> StreamTable:
         """A new part. Raises UserError where it could not be kept."""
@@ -428,54 +448,3 @@ class _Tick:
         else:
             self.context.catalog.record(recovered(table, info), progress)
         return self.context.catalog.stream_table_by_id(table.id) or table
-
-
-def redeclared(table: StreamTable, definition: Definition) -> StreamTable:
-    """The declaration with what follows from a definition."""
-    return replace(
-        table,
-        columns=tuple(definition.schema.fieldNames()),
-        filtered=definition.filtered,
-        sources=definition.sources,
-        fingerprint=definition.fingerprint,
-    )
-
-
-def recovered(table: StreamTable, info: CommitInfo) -> RefreshRecord:
-    """The history row of a refresh that committed its data and died before it could say so."""
-    return RefreshRecord(
-        refresh_id=info.refresh_id,
-        stream_table=table.id,
-        name=table.name,
-        action=info.action,
-        reason=f"{info.reason} (recorded after a crash, from the commit)",
-        started_at=info.data_timestamp,
-        seconds=0.0,
-        rows_inserted=info.rows_inserted,
-        rows_updated=info.rows_updated,
-        rows_deleted=info.rows_deleted,
-        frontier=info.shown_frontier or info.frontier,
-        sequence=info.sequence,
-    )
-
-
-def blocked(table: StreamTable, upstream: list[str]) -> RefreshRecord:
-    reason = f"it reads {', '.join(sorted(upstream))}, which could not be refreshed"
-    return _nothing_done(table, Action.BLOCKED, reason)
-
-
-def failure(table: StreamTable, error: TrickleError, seconds: float) -> RefreshRecord:
-    record = _nothing_done(table, Action.FAILED, f"{error.code}: {error.message}")
-    return replace(record, seconds=round(seconds, 4), error=str(error))
-
-
-def _nothing_done(table: StreamTable, action: Action, reason: str) -> RefreshRecord:
-    return RefreshRecord(
-        refresh_id=str(uuid.uuid4()),
-        stream_table=table.id,
-        name=table.name,
-        action=action,
-        reason=reason,
-        started_at=datetime.now(UTC),
-        seconds=0.0,
-    )

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pyspark.sql.types import StructField, StructType
+
+from trickle.store.vectors import Vector
+
+SMALL_FILE = 1024 * 1024
+"""Bytes below which a data file is small."""
 
 CDF_PROPERTY = "delta.enableChangeDataFeed"
 
@@ -31,6 +36,10 @@ class Snapshot:
     size_in_bytes: int
     files: tuple[str, ...] | None = field(default=None, repr=False, compare=False)
     """Its data files, relative to its location; None where they do not hold whole rows, or were not asked for."""
+    vectors: Mapping[str, Vector] = field(default_factory=dict, repr=False, compare=False)
+    """Data file → its deleted rows, where it has any."""
+    small_files: int = field(default=0, repr=False, compare=False)
+    """How many of its data files are small."""
 
     def schema(self, columns: Iterable[str]) -> StructType:
         """Some of the columns as Spark types."""
@@ -91,15 +100,19 @@ def fields_of(schema: str) -> dict[str, str]:
     return {field["name"]: json.dumps(field, sort_keys=True) for field in json.loads(schema)["fields"]}
 
 
+def actions_of(text: str) -> Iterator[dict[str, Any]]:
+    """The actions of a commit, from the text of its log file."""
+    # A value in a statistic may hold what Python calls the end of a line and JSON does not.
+    yield from map(json.loads, filter(None, text.split("\n")))
+
+
 def parse_commit(version: int, text: str) -> Commit:
     """A commit from the text of its log file."""
     info: dict[str, Any] = {}
-    added = removed = fed = 0
+    files: dict[str, dict[str, int]] = {"add": {}, "remove": {}}
     changes_data, replaces_all, has_feed_files = False, False, False
     change_feed: bool | None = None
-    # A value in a statistic may hold what Python calls the end of a line and JSON does not.
-    for line in filter(None, text.split("\n")):
-        action: dict[str, Any] = json.loads(line)
+    for action in actions_of(text):
         if "commitInfo" in action:
             info = action["commitInfo"]
         elif "metaData" in action:
@@ -107,19 +120,20 @@ def parse_commit(version: int, text: str) -> Commit:
             change_feed = setting.lower() == "true"
         elif "cdc" in action:
             changes_data = has_feed_files = True
-            fed += 1
-        elif "add" in action and action["add"].get("dataChange", True):
-            changes_data = True
-            added += _records(action["add"])
-        elif "remove" in action and action["remove"].get("dataChange", True):
-            changes_data = True
-            removed += _records(action["remove"])
+        for kind, rows in files.items():
+            if kind in action and action[kind].get("dataChange", True):
+                changes_data = True
+                rows[action[kind]["path"]] = _records(action[kind])
     operation = str(info.get("operation", "UNKNOWN"))
     parameters = info.get("operationParameters", {})
     if changes_data:
         overwrites = str(parameters.get("mode", "")).lower() == "overwrite" and not parameters.get("predicate")
         deletes_all = operation == "DELETE" and parameters.get("predicate") in (None, "", "[]", '["true"]')
         replaces_all = operation in _REPLACING or overwrites or deletes_all
+    # A file that goes and comes again, with other rows of it deleted, is the same but for these; a change it is.
+    both = ((path, rows) for path, rows in files["add"].items() if rows != files["remove"].get(path, rows))
+    same = sum(min(rows, files["remove"][path]) for path, rows in both)
+    added, removed = (sum(rows.values()) - same for rows in files.values())
     if has_feed_files:
         added, removed = _rows_of_rewrite(info.get("operationMetrics", {}), added, removed)
     return Commit(version, operation, changes_data, added, removed, replaces_all, change_feed, info.get("userMetadata"))
@@ -136,9 +150,9 @@ def features_of(protocol: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _records(file: Mapping[str, Any]) -> int:
-    """Rows of a data file; a file without statistics counts as one row at least, never as none."""
-    stats = file.get("stats")
-    return int(json.loads(stats).get("numRecords", 1)) if stats else 1
+    """Rows of a data file that are not deleted; a file without statistics counts as one row, never as none."""
+    stats, vector = file.get("stats"), file.get("deletionVector")
+    return int(json.loads(stats).get("numRecords", 1)) - (vector["cardinality"] if vector else 0) if stats else 1
 
 
 def _rows_of_rewrite(metrics: Mapping[str, str], added: int, removed: int) -> tuple[int, int]:

@@ -7,20 +7,25 @@ exactly where they are equal in Spark; everything else, and what DuckDB stumbles
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from threading import Timer
 from typing import TypeAlias
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
+from sqlglot import exp
 
+from trickle.algebra.expressions import substitute
 from trickle.algebra.operator import Operator
 from trickle.engine.machine import cores
-from trickle.names import WEIGHT
+from trickle.names import HIDDEN, OP, WEIGHT
 from trickle.store.delta_log import Snapshot
-from trickle.store.files import at_version, plain_paths
+from trickle.store.files import GONE_FILE, GONE_PLACE, DataFiles, at_version, data_files
 from trickle.store.leaves import Template, placed
 from trickle.store.light import CHANGE_TYPE
 from trickle.store.types import is_compared, is_filed
@@ -31,11 +36,17 @@ MOST_ROWS = 1_000_000
 NEAR_BYTES = 64 * 1024 * 1024
 """A table up to this size is searched here even where a cluster could share the work."""
 
-_MOST_FILES = 256
-"""The footer of every file is read first."""
+_MOST_FILES = 4096
+"""The footer of every file is read first, 0.15 ms each; Spark lists and plans them for longer than that."""
 
-Leaf: TypeAlias = "pa.Table | list[str]"
+_LONGEST = 30.0
+"""Seconds after which a query is given up: it compares every row with every other, and Spark may know better."""
+
+Leaf: TypeAlias = "pa.Table | DataFiles"
 """Rows at hand, or the Parquet files of a table."""
+
+FILE, PLACE = HIDDEN + "file", HIDDEN + "place"
+"""Where a row is: the number of its file among those of the table, and its place in the file."""
 
 QUOTIENT = "trickle_quotient"
 """The macro that divides whole numbers: n · shift / d, rounded, a half away from zero. A large divisor is an error."""
@@ -83,6 +94,8 @@ class Duck:
         )
         # Nor does it leave out what it can tell from statistics, or turn around: an overflow would go with it.
         self._database.execute("SET disabled_optimizers = 'expression_rewriter,statistics_propagation'")
+        # Moments in files of two kinds are the same moments, wherever this machine is.
+        self._database.execute("SET GLOBAL TimeZone = 'UTC'")
         self._database.execute(_DIVIDING)
         self._database.execute(_ADDING)
 
@@ -90,43 +103,68 @@ class Duck:
     def may_hold(rows: int) -> bool:
         return rows <= MOST_ROWS
 
-    def matching(self, snapshot: Snapshot, reads: Sequence[tuple[str, str]], keys: Keys) -> pa.Table | None:
-        """The rows of a table that match the keys, in (column, its name here); None where Spark has to search."""
-        paths = plain_paths(snapshot, _MOST_FILES) if self._may_search(snapshot, reads, keys) else []
-        if not paths:
+    def matching(
+        self, snapshot: Snapshot, reads: Sequence[tuple[str, str]], keys: Keys, condition: exp.Expr | None = None
+    ) -> pa.Table | None:
+        """The rows of a table that match the keys, in (column, its name here); None where Spark has to search.
+
+        Those that do not satisfy a condition, one of DuckDB's over these names, are left out.
+        """
+        files = self._searched(snapshot, reads, keys)
+        if files is None:
             return None
         sources = [source for source, _ in reads]
-        equals = "IS NOT DISTINCT FROM" if keys.null_safe and _has_nulls(keys) else "="
+        places = {name: f"c{number}" for number, (_, name) in enumerate(reads)}
         wanted = {f"k{number}": keys.values.column(key) for number, (_, key) in enumerate(keys.pairs)}
-        compared = zip(_compared(reads, keys), wanted, strict=True)
-        matches = " AND ".join(f"t.{_quoted(column)} {equals} k.{key}" for column, key in compared)
+        matches = _matches([places[column] for column, _ in keys.pairs], wanted, keys.null_safe)
         found = self._query(
-            f"SELECT {_listed(sources)} FROM {_parquet(paths)} AS t SEMI JOIN k ON {matches}",
+            f"SELECT {', '.join(places.values())} FROM {_placed(sources, files)} AS t SEMI JOIN k ON {matches}"
+            + _living(files)
+            + _where(condition, places),
             to_arrow_schema(snapshot.schema(sources)),
             k=pa.table(wanted),
+            **_leaving_out(files),
         )
         return found.rename_columns([name for _, name in reads]) if found is not None else None
 
     def doomed(self, snapshot: Snapshot, ids: Sequence[str], going: pa.Table) -> pa.Table | None:
-        """The ids of n rows for every row of weight −n that equals them in all its columns; None as above."""
+        """n rows, and where they are, for every row of weight −n that equals them in all its columns; None as above."""
         columns = [name for name in going.column_names if name != WEIGHT]
         pairs = tuple((name, name) for name in columns)
-        keys = Keys(pairs, going, null_safe=True)
-        paths = plain_paths(snapshot, _MOST_FILES) if self._may_search(snapshot, pairs, keys) else []
-        if not paths:
+        files = self._searched(snapshot, pairs, Keys(pairs, going, null_safe=True))
+        if files is None:
             return None
         named = {f"k{number}": going.column(name) for number, name in enumerate(columns)}
-        matches = " AND ".join(
-            f"s.{_quoted(name)} IS NOT DISTINCT FROM k.{key}" for name, key in zip(columns, named, strict=True)
-        )
-        listed = ", ".join(map(_quoted, ids))
+        listed = [f"c{number}" for number in range(len(columns) + len(ids))]
+        matches = _matches(listed[: len(columns)], named, null_safe=True)
+        order = ", ".join(f"t.{place}" for place in listed[len(columns) :])
         return self._query(
-            f"SELECT {listed} FROM ("
-            f"  SELECT {listed}, k.w, row_number() OVER (PARTITION BY k.n ORDER BY {listed}) AS r "
-            f"  FROM {_parquet(paths)} AS s JOIN (SELECT *, row_number() OVER () AS n FROM going) AS k ON {matches}) "
-            "WHERE r <= -w",
-            to_arrow_schema(snapshot.schema(ids)),
+            f"SELECT f, r, {', '.join(listed)} FROM ("
+            f"  SELECT t.*, k.w, row_number() OVER (PARTITION BY k.n ORDER BY {order}) AS nth "
+            f"  FROM {_placed([*columns, *ids], files)} AS t "
+            f"  JOIN (SELECT *, row_number() OVER () AS n FROM going) AS k ON {matches}{_living(files)}) "
+            "WHERE nth <= -w",
+            _located(snapshot, [*columns, *ids]),
             going=pa.table(named | {"w": going.column(WEIGHT)}),
+            **_leaving_out(files),
+        )
+
+    def located(self, snapshot: Snapshot, identity: Sequence[str], changes: pa.Table) -> pa.Table | None:
+        """The rows of a table that changes name, what becomes of each (OP), and where they are; None as above."""
+        columns, pairs = list(snapshot.fields), tuple((name, name) for name in identity)
+        reads = [(name, name) for name in columns]
+        files = self._searched(snapshot, reads, Keys(pairs, changes, null_safe=True))
+        if files is None:
+            return None
+        named = {f"k{number}": changes.column(name) for number, name in enumerate(identity)}
+        places = {name: f"c{number}" for number, name in enumerate(columns)}
+        matches = _matches([places[name] for name in identity], named, null_safe=True)
+        return self._query(
+            f"SELECT f, r, {', '.join(places.values())}, k.op FROM {_placed(columns, files)} AS t "
+            f"JOIN changes AS k ON {matches}{_living(files)}",
+            _located(snapshot, columns).append(pa.field(OP, pa.string())),
+            changes=pa.table(named | {"op": changes.column(OP)}),
+            **_leaving_out(files),
         )
 
     def summed(self, feed: pa.Table, snapshot: Snapshot, columns: Sequence[str]) -> pa.Table | None:
@@ -148,7 +186,7 @@ class Duck:
         """
         named = {f"k{number}": values for number, values in enumerate(keys)}
         groups = f"PARTITION BY {', '.join(named)}" if named else ""
-        rows = pa.table({**named, "w": weights, "shown": shown, "place": pa.array(range(len(weights)), pa.int64())})
+        rows = pa.table({**named, "w": weights, "shown": shown, "place": pa.array(np.arange(len(weights)), pa.int64())})
         schema = pa.schema({"place": pa.int64(), "op": pa.string(), "is_shown": pa.bool_(), "was_shown": pa.bool_()})
         return self._query(
             "SELECT * FROM (SELECT place, CASE WHEN w > 0 AND min(w) OVER g < 0 THEN 'U' WHEN w > 0 THEN 'I' "
@@ -159,11 +197,11 @@ class Duck:
             rows=rows,
         )
 
-    def files(self, snapshot: Snapshot, version: int) -> list[str]:
-        """The files of a table that is read whole as soon as Spark would have planned to; none of any other."""
+    def files(self, snapshot: Snapshot, version: int) -> DataFiles | None:
+        """The files of a table that is read whole as soon as Spark would have planned to; None of any other."""
         if snapshot.size_in_bytes > NEAR_BYTES:
-            return []
-        return plain_paths(snapshot if version == snapshot.version else at_version(snapshot, version), _MOST_FILES)
+            return None
+        return data_files(snapshot if version == snapshot.version else at_version(snapshot, version), _MOST_FILES)
 
     def computed(self, node: Operator, leaf: Callable[[str], Leaf], schema: pa.Schema) -> pa.Table | None:
         """The rows of a plain tree; None where Spark has to compute them."""
@@ -181,12 +219,20 @@ class Duck:
                 for name, table in tables.items():
                     if isinstance(table, pa.Table):
                         cursor.register(name, table)
-                    else:
-                        cursor.execute(f"CREATE TEMP VIEW {_quoted(name)} AS SELECT * FROM {_parquet(table)}")
-                found = cursor.sql(f"{text} LIMIT {MOST_ROWS + 1}").to_arrow_table()
+                        continue
+                    if table.gone is not None:
+                        cursor.register(f"{name}_gone", table.gone)
+                    whole = f"SELECT t.* FROM {_parquet(table)} AS t{_living(table, f'{name}_gone', _PLACES)}"
+                    cursor.execute(f"CREATE TEMP VIEW {_quoted(name)} AS {whole}")
+                with _interrupting(cursor, _LONGEST):
+                    found = cursor.sql(f"{text} LIMIT {MOST_ROWS + 1}").to_arrow_table()
             return found.rename_columns(schema.names).cast(schema) if self.may_hold(found.num_rows) else None
         except (duckdb.Error, pa.ArrowInvalid):  # whatever is wrong with a file, Spark says it better
             return None
+
+    def _searched(self, snapshot: Snapshot, reads: Sequence[tuple[str, str]], keys: Keys) -> DataFiles | None:
+        """The files to search; None where Spark has to."""
+        return data_files(snapshot, _MOST_FILES) if self._may_search(snapshot, reads, keys) else None
 
     def _may_search(self, snapshot: Snapshot, reads: Sequence[tuple[str, str]], keys: Keys) -> bool:
         if not (self.is_local or snapshot.size_in_bytes <= NEAR_BYTES):
@@ -202,6 +248,17 @@ class Duck:
         )
 
 
+@contextmanager
+def _interrupting(cursor: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
+    watch = Timer(seconds, cursor.interrupt)
+    watch.daemon = True
+    watch.start()
+    try:
+        yield
+    finally:
+        watch.cancel()
+
+
 @lru_cache(maxsize=4_000)
 def _template(node: Operator) -> Template:
     """The SQL of a plain tree for DuckDB."""
@@ -214,8 +271,11 @@ def _compared(reads: Iterable[tuple[str, str]], keys: Keys) -> list[str]:
     return [sources[column] for column, _ in keys.pairs]
 
 
-def _has_nulls(keys: Keys) -> bool:
-    return any(values.null_count for values in keys.values.columns)
+def _matches(columns: Sequence[str], wanted: Mapping[str, pa.ChunkedArray], null_safe: bool) -> str:
+    """That columns of `t` have the values of `k`. Where none is NULL, DuckDB leaves out more for a plain `=`."""
+    equals = ["IS NOT DISTINCT FROM" if null_safe and values.null_count else "=" for values in wanted.values()]
+    compared = zip(columns, equals, wanted, strict=True)
+    return " AND ".join(f"t.{column} {operator} k.{key}" for column, operator, key in compared)
 
 
 def _listed(columns: Sequence[str]) -> str:
@@ -223,9 +283,45 @@ def _listed(columns: Sequence[str]) -> str:
     return ", ".join(f"{_quoted(name)} AS c{number}" for number, name in enumerate(columns))
 
 
-def _parquet(paths: Iterable[str]) -> str:
+def _where(condition: exp.Expr | None, places: Mapping[str, str]) -> str:
+    if condition is None:
+        return ""
+    columns: dict[str, exp.Expr] = {name: exp.column(place, "t") for name, place in places.items()}
+    return f" WHERE {substitute(condition, columns).sql(dialect='duckdb')}"
+
+
+def _parquet(files: DataFiles) -> str:
     # A directory called `year=2024` is just a directory.
-    return f"read_parquet([{', '.join(map(_literal, paths))}], hive_partitioning = false)"
+    return f"read_parquet([{', '.join(map(_literal, files.paths))}], hive_partitioning = false)"
+
+
+_PLACES = "file_index", "file_row_number"
+"""Where a row is, by the names that DuckDB has for it."""
+
+
+def _placed(columns: Sequence[str], files: DataFiles) -> str:
+    """Columns of all rows in the files as c0, c1, …, and where each row is as f and r."""
+    file, row = _PLACES
+    return f"(SELECT {_listed(columns)}, {file} AS f, {row} AS r FROM {_parquet(files)})"
+
+
+def _living(files: DataFiles, gone: str = "gone", places: tuple[str, str] = ("f", "r")) -> str:
+    """Leaves out rows that are deleted. After a search, so that only what was found is looked up."""
+    if files.gone is None:
+        return ""
+    file, row = places
+    name = _quoted(gone)
+    return f" ANTI JOIN {name} ON t.{file} = {name}.{_quoted(GONE_FILE)} AND t.{row} = {name}.{_quoted(GONE_PLACE)}"
+
+
+def _leaving_out(files: DataFiles) -> dict[str, pa.Table]:
+    return {} if files.gone is None else {"gone": files.gone}
+
+
+def _located(snapshot: Snapshot, columns: Sequence[str]) -> pa.Schema:
+    """Rows of a table, and where they are."""
+    where = [pa.field(FILE, pa.uint64()), pa.field(PLACE, pa.int64())]
+    return pa.schema([*where, *to_arrow_schema(snapshot.schema(columns))])
 
 
 def _quoted(name: str) -> str:

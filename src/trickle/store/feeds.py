@@ -1,20 +1,24 @@
 """Feeds: the change feed of a source over one window, read once for all the stream tables that follow it.
 
-Short feeds go through delta-rs and need no sharing; very long ones are not worth the memory. What lies between is kept
-by Spark until other windows need the place.
+Short feeds go through delta-rs and are kept here; very long ones are not worth the memory. What lies between is kept by
+Spark until other windows need the place.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass, field
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from trickle.names import HIDDEN, quote
+from trickle.store.delta_log import Snapshot
 from trickle.store.leaves import Versions, change_feed
-from trickle.store.light import CHANGE_TYPE
+from trickle.store.light import CHANGE_TYPE, read_changes
+from trickle.store.shelf import Shelf
+from trickle.store.types import is_fed
 
 LONGEST = 2_000_000
 """Rows up to which a feed is kept."""
@@ -30,6 +34,10 @@ class _Feed:
     columns: frozenset[str]
 
 
+def _handed(table: Snapshot, before: int, after: int) -> Hashable:
+    return "change", table.location, table.table_id, before, after
+
+
 @dataclass
 class Feeds:
     """The feeds at hand in one session."""
@@ -37,7 +45,23 @@ class Feeds:
     session: SparkSession
     readers: Callable[[str], Iterable[frozenset[str]]]
     """Location → the columns that each known stream table reads there."""
+    shelf: Shelf = field(default_factory=Shelf)
     _kept: dict[Versions, _Feed] = field(default_factory=dict)
+
+    def rows(self, source: Snapshot, before: int, columns: Collection[str]) -> pa.Table | None:
+        """The rows of a short feed, those columns of it among others; None where Spark has to read it."""
+        wanted = frozenset(columns)
+        others = wanted.union(*self.readers(source.location)) & source.fields.keys()
+        known = sorted(name for name in others if name in wanted or is_fed(source.type(name)))
+        handed = self.shelf.peek(_handed(source, before, source.version))
+        if handed is not None and wanted <= {*handed.column_names}:
+            return handed
+        key = "feed", source.location, source.table_id, before, source.version, *known
+        return self.shelf.get(key, lambda: read_changes(source, before, known))
+
+    def hand_over(self, before: Snapshot, version: int, changes: pa.Table) -> None:
+        """Keeps what a commit of ours changed, with CHANGE_TYPE, for those who will ask for the feed of it."""
+        self.shelf.put(_handed(before, before.version, version), changes)
 
     def view(self, window: Versions, rows: int, columns: Iterable[str], available: Collection[str]) -> str | None:
         """The temporary view of a feed with at least these columns; None where it is not worth keeping.

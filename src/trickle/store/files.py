@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 import uuid
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from threading import Lock
 
-from deltalake import DeltaTable
+import numpy as np
+import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
@@ -21,6 +23,8 @@ from trickle.names import HIDDEN, quote
 from trickle.store.delta_log import Snapshot
 from trickle.store.light import is_plain
 from trickle.store.logs import local_path
+from trickle.store.opened import opened
+from trickle.store.vectors import FEATURE, Vector, read_vector
 
 MOST_FILES = 32
 """Of more files, Delta's statistics leave out so many that its job is well spent."""
@@ -70,11 +74,11 @@ class Files:
             self._release(self._kept.pop(next(iter(self._kept))))
 
     def _read(self, snapshot: Snapshot) -> _Table | None:
-        paths = plain_paths(snapshot, MOST_FILES)
-        if not paths:
+        files = data_files(snapshot, MOST_FILES)
+        if files is None or files.gone is not None:
             return None
         try:
-            frame = self.session.read.schema(snapshot.schema(snapshot.fields)).parquet(*paths)
+            frame = self.session.read.schema(snapshot.schema(snapshot.fields)).parquet(*files.paths)
         except AnalysisException:  # a file is gone; Delta's reader says so better
             return None
         view = f"{HIDDEN}files_{uuid.uuid4().hex[:12]}"
@@ -85,19 +89,56 @@ class Files:
         self.session.catalog.dropTempView(table.view)
 
 
-def plain_paths(snapshot: Snapshot, most: int) -> list[str]:
-    """The files of a table that are all there is to it; none where there is more, or where there are too many."""
+@dataclass(frozen=True)
+class DataFiles:
+    """The files of a table on a local disk, and the rows in them that are deleted."""
+
+    paths: tuple[str, ...]
+    gone: pa.Table | None = None
+    """The number of a file among them, and the place of a row in it."""
+
+
+GONE_FILE, GONE_PLACE = "file", "place"
+
+_PLACES = frozenset({"file_index", "file_row_number"})
+"""What DuckDB calls the place of a row."""
+
+
+def data_files(snapshot: Snapshot, most: int) -> DataFiles | None:
+    """The files that are all there is to a table; None where there is more, or where there are too many."""
     place = local_path(snapshot.location)
     if place is None or not snapshot.files or len(snapshot.files) > most or not is_plain(snapshot):
-        return []
-    paths = [f"{place}/{file}" for file in snapshot.files]
-    return paths if all(_PLAIN_PATH.fullmatch(path) for path in paths) else []
+        return None
+    if not _PLACES.isdisjoint(name.lower() for name in snapshot.fields):
+        return None  # DuckDB would take the column of this name for the place of a row
+    paths = tuple(f"{place}/{file}" for file in snapshot.files)
+    if not all(_PLAIN_PATH.fullmatch(path) for path in paths):
+        return None
+    deleted = tuple(
+        (number, snapshot.vectors[file]) for number, file in enumerate(snapshot.files) if file in snapshot.vectors
+    )
+    try:
+        return DataFiles(paths, _deleted(place, deleted) if deleted else None)
+    except (OSError, ValueError):
+        return None
+
+
+@lru_cache(maxsize=8)
+def _deleted(place: str, vectors: tuple[tuple[int, Vector], ...]) -> pa.Table:
+    parts = []
+    for number, vector in vectors:
+        places = np.frombuffer(read_vector(place, vector).to_array(), np.uint64).astype(np.int64)
+        parts.append(pa.table({GONE_FILE: np.full(len(places), number, np.uint64), GONE_PLACE: places}))
+    return pa.concat_tables(parts)
 
 
 def at_version(snapshot: Snapshot, version: int) -> Snapshot:
     """The same table with the files of an earlier version; without any where the log of that is gone."""
     try:
-        files = DeltaTable(local_path(snapshot.location) or "", version=version).get_add_actions(flatten=True)
+        with opened(local_path(snapshot.location) or "", version) as table:
+            # Which rows of the files were deleted then is not looked up.
+            may_lack_rows = FEATURE in (table.protocol().reader_features or ())
+            files = None if may_lack_rows else tuple(table.get_add_actions(flatten=True).column("path").to_pylist())
     except (OSError, DeltaError):
-        return replace(snapshot, version=version, files=None)
-    return replace(snapshot, version=version, files=tuple(files.column("path").to_pylist()))
+        files = None
+    return replace(snapshot, version=version, files=files, vectors={})

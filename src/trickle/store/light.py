@@ -7,9 +7,9 @@ What it cannot do exactly it does not do at all: `is_plain` says no and Spark do
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
@@ -18,25 +18,23 @@ from pyarrow.dataset import ParquetReadOptions
 
 from trickle.errors import InternalError
 from trickle.names import OP
-from trickle.store.delta_log import Snapshot
+from trickle.store.delta_log import Snapshot, actions_of
 from trickle.store.logs import local_path
+from trickle.store.opened import commit_file, opened
 from trickle.store.types import is_fed
+from trickle.store.vectors import FEATURE
 
 SMALL_BYTES = 512 * 1024
 """A table up to this size is read whole instead of once per set of keys."""
 
-MERGED_BYTES = 64 * 1024 * 1024
-"""A table of ours up to this size is merged into here. At 20 MB that takes 0.35 s where Spark's MERGE takes 2 s."""
-
-COMPACTED_FILES = 32
-"""So many small files of a table of ours become one, between refreshes."""
-
-_SMALL_FILE = 1024 * 1024
+MERGED_BYTES = 512 * 1024 * 1024
+"""A table of ours up to this size is merged into here. At 20 MB that takes 0.35 s where Spark's MERGE takes 2 s, at
+130 MB 3.5 s where Spark takes 19 s; it holds about twice the size in memory."""
 
 CHANGE_TYPE = "_change_type"
 """The column of a change feed that says what became of a row."""
 
-_FEATURES = frozenset({"timestampNtz", "changeDataFeed", "invariants", "appendOnly"})
+_FEATURES = frozenset({"timestampNtz", "changeDataFeed", "invariants", "appendOnly", FEATURE})
 _TYPES = re.compile(r'"type": "(?:void|interval|variant|char|varchar|geometry|geography)|__CHAR_VARCHAR|__COLLATIONS')
 
 # delta-rs 1.6 writes decimal and timestamp statistics as doubles and text that Spark may read as a slightly different
@@ -51,11 +49,12 @@ STATISTICS = ("delta.dataSkippingStatsColumns", "delta.dataSkippingNumIndexedCol
 
 def is_light(snapshot: Snapshot) -> bool:
     """Whether a table is small, on a local disk, and free of features that delta-rs does not handle."""
-    return snapshot.size_in_bytes <= SMALL_BYTES and is_plain(snapshot)
+    # Arrow's reader refuses a table that may have deleted rows in its files, whether it has any or not.
+    return snapshot.size_in_bytes <= SMALL_BYTES and is_plain(snapshot) and FEATURE not in snapshot.features
 
 
 def is_plain(snapshot: Snapshot) -> bool:
-    """Whether a table is on a local disk, and its files hold just its rows in just its types."""
+    """Whether a table is on a local disk, and its files hold its rows in just its types, deleted ones among them."""
     return (
         local_path(snapshot.location) is not None
         and snapshot.features <= _FEATURES
@@ -72,30 +71,17 @@ def may_merge(snapshot: Snapshot) -> bool:
     return snapshot.size_in_bytes <= MERGED_BYTES and may_append(snapshot)
 
 
-def should_compact(snapshot: Snapshot) -> bool:
-    """Whether a table of ours is in many small pieces, each of which costs every reader a look."""
-    files = len(snapshot.files or ())
-    return files >= COMPACTED_FILES and snapshot.size_in_bytes < files * _SMALL_FILE and may_append(snapshot)
-
-
 def has_exact_statistics(spark_type: str) -> bool:
     return f'"{spark_type}"' in _EXACT_STATISTICS
 
 
-def read(snapshot: Snapshot, columns: list[str]) -> pa.Table:
-    """The rows of a light table in some of its columns, at the snapshot's version."""
-    table = DeltaTable(local_path(snapshot.location) or "", version=snapshot.version)
+def read(snapshot: Snapshot, version: int) -> pa.Table | None:
+    """The rows of a light table at its version or an earlier one; None where files or log of that are gone."""
     # Spark 4.1 writes INT96 timestamps, which Arrow reads in nanoseconds: 1677 to 2262 and no further.
     options = ParquetReadOptions(coerce_int96_timestamp_unit="us")
-    # Rows of no columns still count; Arrow cannot hold them, so they carry the first one.
-    wanted = columns or [next(iter(snapshot.fields))]
-    return table.to_pyarrow_dataset(parquet_read_options=options).to_table(columns=wanted)
-
-
-def read_earlier(snapshot: Snapshot, version: int, columns: list[str]) -> pa.Table | None:
-    """The rows of a light table at an earlier version; None where files or log of it are gone."""
     try:
-        return read(replace(snapshot, version=version), columns)
+        with opened(local_path(snapshot.location) or "", version) as table:
+            return table.to_pyarrow_dataset(parquet_read_options=options).to_table()
     except (OSError, DeltaError):
         return None
 
@@ -107,14 +93,32 @@ def read_changes(snapshot: Snapshot, before: int, columns: list[str]) -> pa.Tabl
     """
     if not is_plain(snapshot) or not all(is_fed(snapshot.type(name)) for name in columns):
         return None
+    path = local_path(snapshot.location) or ""
+    if FEATURE in snapshot.features and _feeds_from_vectors(path, range(before + 1, snapshot.version + 1)):
+        return None
     try:
-        table = DeltaTable(local_path(snapshot.location) or "", version=snapshot.version)
-        if table.metadata().partition_columns:
-            return None  # delta-rs 1.6 stumbles over partitions that were deleted whole
-        feed = table.load_cdf(before + 1, snapshot.version, columns=[*columns, CHANGE_TYPE])
-        return pa.table(feed.read_all())
+        with opened(path, snapshot.version) as table:
+            if table.metadata().partition_columns:
+                return None  # delta-rs 1.6 stumbles over partitions that were deleted whole
+            feed = table.load_cdf(before + 1, snapshot.version, columns=[*columns, CHANGE_TYPE])
+            return pa.table(feed.read_all())
     except Exception:  # its reader raises nothing more exact; whatever is wrong, Spark will say it better
         return None
+
+
+def _feeds_from_vectors(path: str, versions: Iterable[int]) -> bool:
+    """Whether a change has to be told from deletion vectors, which delta-rs 1.6 gets wrong where they go."""
+    return any(map(_is_fed_from_vectors, (commit_file(path, version) for version in versions)))
+
+
+def _is_fed_from_vectors(commit: Path) -> bool:
+    try:
+        actions = list(actions_of(commit.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return True
+    files = [file for action in actions for kind in ("add", "remove") if (file := action.get(kind))]
+    has_vectors = any(file.get("deletionVector") and file.get("dataChange", True) for file in files)
+    return has_vectors and not any("cdc" in action for action in actions)
 
 
 class Overtaken(Exception):
@@ -123,8 +127,7 @@ class Overtaken(Exception):
 
 def append(location: str, rows: pa.Table, application: str, sequence: int, metadata: str) -> None:
     """Raises Overtaken; then nothing was written."""
-    table = _open(location, application, sequence)
-    with _commit():
+    with _commit(), _opened(location, application, sequence) as table:
         write_deltalake(table, rows, mode="append", commit_properties=_properties(application, sequence, metadata))
 
 
@@ -132,29 +135,31 @@ def merge(
     location: str, rows: pa.Table, identity: tuple[str, ...], application: str, sequence: int, metadata: str
 ) -> None:
     """Rows inserted (`I`), updated (`U`) or deleted (`D`) by identity. Raises Overtaken; then nothing was written."""
-    table = _open(location, application, sequence)
     matches = " AND ".join(f"(t.{_quoted(name)} IS NOT DISTINCT FROM s.{_quoted(name)})" for name in identity) or "true"
     values = {_quoted(name): f"s.{_quoted(name)}" for name in rows.column_names if name != OP}
     op = f"s.{_quoted(OP)}"
-    merging = table.merge(
-        rows,
-        predicate=matches,
-        source_alias="s",
-        target_alias="t",
-        commit_properties=_properties(application, sequence, metadata),
-    )
-    merging = merging.when_matched_delete(f"{op} = 'D'").when_matched_update(values, predicate=f"{op} = 'U'")
-    merging = merging.when_not_matched_insert(values, predicate=f"{op} = 'I'")
-    with _commit():
-        merging.execute()
-
-
-def compact(location: str) -> None:
-    """The same rows in fewer files, which is no change to anybody. Raises Overtaken; then nothing was written."""
-    with _commit():
-        DeltaTable(local_path(location) or "").optimize.compact(
-            max_concurrent_tasks=1, commit_properties=CommitProperties(max_commit_retries=0)
+    with _commit(), _opened(location, application, sequence) as table:
+        merging = table.merge(
+            rows,
+            predicate=matches,
+            source_alias="s",
+            target_alias="t",
+            commit_properties=_properties(application, sequence, metadata),
         )
+        merging = merging.when_matched_delete(f"{op} = 'D'").when_matched_update(values, predicate=f"{op} = 'U'")
+        merging.when_not_matched_insert(values, predicate=f"{op} = 'I'").execute()
+
+
+def vacuum(location: str, hours: int) -> None:
+    """Deletes files that no version of the last hours has, change feed and all, where the table is on a local disk."""
+    path = local_path(location)
+    if path is None:
+        return
+    with suppress(DeltaError), opened(path) as table:  # what cannot be looked after now is so the next time
+        # It makes commits of its own, also where there is nothing to delete: look first.
+        old = table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
+        if any((Path(path) / file).exists() for file in old):
+            table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=True)
 
 
 @contextmanager
@@ -167,13 +172,14 @@ def _commit() -> Iterator[None]:
         raise InternalError("commit-failed", "a small commit failed", detail=str(error)) from error
 
 
-def _open(location: str, application: str, sequence: int) -> DeltaTable:
+@contextmanager
+def _opened(location: str, application: str, sequence: int) -> Iterator[DeltaTable]:
     # Unlike Spark, delta-rs writes a transaction version it has seen; and a retry would pass a commit made meanwhile.
-    table = DeltaTable(local_path(location) or "")
-    seen = table.transaction_version(application)
-    if seen is not None and seen >= sequence:
-        raise Overtaken(f"transaction version {sequence} is taken")
-    return table
+    with opened(local_path(location) or "") as table:
+        seen = table.transaction_version(application)
+        if seen is not None and seen >= sequence:
+            raise Overtaken(f"transaction version {sequence} is taken")
+        yield table
 
 
 def _properties(application: str, sequence: int, metadata: str) -> CommitProperties:

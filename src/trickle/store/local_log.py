@@ -5,20 +5,20 @@ Delta's own reader has to run jobs after a commit that left no checksum file, an
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from trickle.store.delta_log import Commit, CommitMissing, Snapshot, features_of, fields_of, parse_commit
+from trickle.store.delta_log import SMALL_FILE, Commit, CommitMissing, Snapshot, features_of, fields_of, parse_commit
+from trickle.store.opened import Mark, commit_file, mark_of, opened
+from trickle.store.replay import Unknown, replayed
+from trickle.store.vectors import FEATURE, Vector
+
+_MOST_REPLAYED = 4096
+"""Of a table of more files it is not asked which of their rows are deleted; nobody here would read them."""
 
 
 class Unreadable(Exception):
     """The table needs a protocol feature that delta-rs does not know."""
-
-
-Mark = tuple[int, int]
-"""Inode and moment of a commit's file: a table made again in the same place has other ones."""
 
 
 class LocalLog:
@@ -37,49 +37,47 @@ class LocalLog:
         if known and _is_newest(location, *known):
             return known[1]
         self._read.pop(location, None)
-        table = _open(location)
-        if table is None:
-            return None
-        snapshot = _snapshot(location, table)
-        mark = _mark(location, snapshot.version)
-        if mark:
+        snapshot = _read(location)
+        mark = mark_of(location, snapshot.version) if snapshot else None
+        if snapshot and mark:
             self._read[location] = mark, snapshot
         return snapshot
 
     def commit(self, location: str, version: int) -> Commit:
         try:
-            return parse_commit(version, _commit_file(location, version).read_text(encoding="utf-8"))
+            return parse_commit(version, commit_file(location, version).read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise CommitMissing(version) from None
 
 
 def _is_newest(location: str, mark: Mark, snapshot: Snapshot) -> bool:
     """Two looks at the directory: the commit is still the one that was read, and none has followed it."""
-    return _mark(location, snapshot.version) == mark and _mark(location, snapshot.version + 1) is None
+    return mark_of(location, snapshot.version) == mark and mark_of(location, snapshot.version + 1) is None
 
 
-def _mark(location: str, version: int) -> Mark | None:
+def _read(location: str) -> Snapshot | None:
     try:
-        found = _commit_file(location, version).stat()
-    except FileNotFoundError:
+        with opened(location) as table:
+            return _snapshot(location, table)
+    except TableNotFoundError:
         return None
-    return found.st_ino, found.st_mtime_ns
-
-
-def _commit_file(location: str, version: int) -> Path:
-    return Path(location) / "_delta_log" / f"{version:020d}.json"
-
-
-def _open(location: str) -> DeltaTable | None:
-    try:
-        return DeltaTable(location) if DeltaTable.is_deltatable(location) else None
     except DeltaError as error:
         raise Unreadable(str(error)) from error
 
 
 def _snapshot(location: str, table: DeltaTable) -> Snapshot:
     metadata, protocol = table.metadata(), table.protocol()
-    files = table.get_add_actions(flatten=True)
+    adds = table.get_add_actions(flatten=True)
+    sizes = list(adds.column("size_bytes").to_pylist())
+    files: tuple[str, ...] | None = None if metadata.partition_columns else tuple(adds.column("path").to_pylist())
+    vectors: dict[str, Vector] = {}
+    if FEATURE in (protocol.reader_features or ()) and len(files or ()) > _MOST_REPLAYED:
+        files = None
+    elif FEATURE in (protocol.reader_features or ()) and files is not None:
+        try:
+            vectors = replayed(location, table.version()).vectors
+        except Unknown:
+            files = None  # what of them is deleted is not known here
     return Snapshot(
         location=location,
         version=table.version(),
@@ -94,6 +92,8 @@ def _snapshot(location: str, table: DeltaTable) -> Snapshot:
                 "writerFeatures": protocol.writer_features or (),
             }
         ),
-        size_in_bytes=sum(files.column("size_bytes").to_pylist()),
-        files=None if metadata.partition_columns else tuple(files.column("path").to_pylist()),
+        size_in_bytes=sum(sizes),
+        files=files,
+        vectors=vectors,
+        small_files=sum(size < SMALL_FILE for size in sizes),
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from threading import Lock
 from typing import Any
 
 from pyspark.errors import AnalysisException
@@ -34,6 +35,7 @@ class Namespace:
     _registered: dict[tuple[str, str], KnownName] = field(default_factory=dict)
     _linked: set[tuple[str, str]] = field(default_factory=set)
     """Names registered from the catalog: Spark believes their data to be somebody else's."""
+    _lock: Lock = field(default_factory=Lock)
 
     @property
     def forgets(self) -> bool:
@@ -44,10 +46,11 @@ class Namespace:
         if not self.forgets:
             return
         known = {(name.database.lower(), name.name.lower()): name for name in self._known()}
-        for words in map(_mentioned, statements):
-            for key, name in known.items():
-                if words is None or key[1] in words or key[0] in words - {"default"}:
-                    self._register(key, name, known)
+        with self._lock:
+            for words in map(_mentioned, statements):
+                for key, name in known.items():
+                    if words is None or key[1] in words or key[0] in words - {"default"}:
+                        self._register(key, name, known)
 
     def _known(self) -> Iterator[KnownName]:
         yield from self.catalog.names()
@@ -140,10 +143,14 @@ class Namespace:
 def public_view(stream_table: StreamTable) -> KnownName:
     """The view that shows the user's columns and the visible rows."""
     database, name = split_name(stream_table.name)
-    query = f"SELECT {quote_all(stream_table.columns)} FROM delta.{quote(stream_table.location)}"
-    if stream_table.filtered:
-        query += f" WHERE {quote(VISIBLE)}"
-    return KnownName(database, name, NameKind.VIEW, query, managed=False)
+    return KnownName(database, name, NameKind.VIEW, public_query(stream_table), managed=False)
+
+
+def public_query(stream_table: StreamTable, version: int | None = None) -> str:
+    """The user's columns and the visible rows, as they are or were at a version of the storage."""
+    then = f" VERSION AS OF {version}" if version is not None else ""
+    query = f"SELECT {quote_all(stream_table.columns)} FROM delta.{quote(stream_table.location)}{then}"
+    return f"{query} WHERE {quote(VISIBLE)}" if stream_table.filtered else query
 
 
 def split_name(name: str) -> tuple[str, str]:

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 from delta.exceptions import DeltaConcurrentModificationException
 from delta.tables import DeltaTable
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -26,8 +27,15 @@ from trickle.names import OP, literal, quote, quote_all
 from trickle.store import light
 from trickle.store.delta_log import CDF_PROPERTY, CommitMissing, Snapshot
 from trickle.store.logs import DeltaLogs
+from trickle.store.patch import Touched, patch, rewrite
+from trickle.store.replay import Unknown
+from trickle.store.vectors import FEATURE
 
 _MAPPING = "delta.columnMapping.mode"
+_VACUUM = {
+    "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+    "spark.databricks.delta.vacuum.logging.enabled": "false",  # it would be two commits, whether files go or not
+}
 _PLAIN_NAME = re.compile(r"[^ ,;{}()\n\t=]+")
 
 
@@ -179,8 +187,15 @@ class StorageTable:
                 rows.in_spark().write.format("delta").mode("append").save(self.location)
         return self._confirmed(commit)
 
-    def merge(self, rows: Rows, identity: tuple[str, ...], commit: CommitInfo) -> StoredCommit:
-        """Rows inserted (`I`), updated (`U`) or deleted (`D`) by identity, NULL matching NULL."""
+    def merge(
+        self, rows: Rows, identity: tuple[str, ...], commit: CommitInfo, touched: Touched | None = None
+    ) -> StoredCommit:
+        """Rows inserted (`I`), updated (`U`) or deleted (`D`) by identity, NULL matching NULL.
+
+        Where it is known which stored rows that are, they are deleted in their places.
+        """
+        if rows.local is not None and touched is not None and self._patched(rows.local, touched, commit):
+            return self._confirmed(commit)
         if rows.local is not None and self._is(light.may_merge):
             with _translated():
                 light.merge(self.location, rows.local, identity, commit.application, commit.sequence, commit.to_json())
@@ -189,11 +204,36 @@ class StorageTable:
                 self._merge_by_spark(rows.in_spark(), identity)
         return self._confirmed(commit)
 
+    def _patched(self, rows: pa.Table, touched: Touched, commit: CommitInfo) -> bool:
+        """Whether the rows could be deleted in their places; nothing was written where they could not."""
+        try:
+            with _translated():
+                patch(touched, rows, commit.application, commit.sequence, commit.to_json())
+        except Unknown:
+            return False
+        return True
+
     def tidy(self) -> None:
-        """Puts many small files together. Another time, where that fails: what was refreshed is refreshed."""
-        with suppress(light.Overtaken, TrickleError, OSError):
-            if self._is(light.should_compact):
-                light.compact(self.location)
+        """Puts many small files together, and writes files anew of which much is deleted.
+
+        Another time, where that fails: what was refreshed is refreshed.
+        """
+        with suppress(light.Overtaken, Unknown, TrickleError):
+            snapshot = self._logs.snapshot(self.location)
+            if snapshot is not None:
+                rewrite(snapshot)
+
+    def vacuum(self, hours: int) -> None:
+        """Deletes files that no version of the last hours has, change feed and all."""
+        snapshot = self._logs.snapshot(self.location)
+        if snapshot is None:
+            return
+        if FEATURE not in snapshot.features:
+            light.vacuum(self.location, hours)
+            return
+        # delta-rs 1.6 would delete the vectors that are in use. What cannot be looked after now is so the next time.
+        with suppress(PySparkException), self._settings(_VACUUM):
+            self._session.sql(f"VACUUM delta.{quote(self.location)} RETAIN {hours} HOURS")
 
     def _is(self, fit: Callable[[Snapshot], bool]) -> bool:
         snapshot = self._logs.snapshot(self.location)
@@ -228,12 +268,19 @@ class StorageTable:
             "spark.databricks.delta.write.txnAppId": commit.application,
             "spark.databricks.delta.write.txnVersion": str(commit.sequence),
         }
+        try:
+            with self._settings(settings):
+                yield
+        except DeltaConcurrentModificationException as error:
+            raise overtaken(str(error).split("\n", maxsplit=1)[0]) from error
+
+    @contextmanager
+    def _settings(self, settings: Mapping[str, str]) -> Iterator[None]:
+        """Settings of the session, for a while."""
         for key, value in settings.items():
             self._session.conf.set(key, value)
         try:
             yield
-        except DeltaConcurrentModificationException as error:
-            raise overtaken(str(error).split("\n", maxsplit=1)[0]) from error
         finally:
             for key in settings:
                 self._session.conf.unset(key)
