@@ -64,9 +64,13 @@ class Executor:
     def session(self) -> SparkSession:
         return self.resources.session
 
-    def run(self, plan: RefreshPlan, has_dependents: bool) -> Outcome:
+    def begin(self) -> str:
+        """The id of the next refresh; from here on `cancel` is about that one."""
+        self._running = str(uuid.uuid4())
+        return self._running
+
+    def run(self, plan: RefreshPlan, refresh_id: str, has_dependents: bool) -> Outcome:
         """Carries a plan out. Raises TrickleError; whatever it raises, nothing is half-written."""
-        refresh_id = self._running = str(uuid.uuid4())
         self.resources.label_jobs(refresh_id, f"refresh {plan.stream_table.name}")
         with Workspace(self.session, refresh_id) as workspace:
             run = _Run(self, plan, workspace, refresh_id, has_dependents)

@@ -220,10 +220,11 @@ class Tick:
             current, made = self._with_wanted_parts(current, full_reason)
             inner += made
             plan = self.plan(current, full_reason)
-        if self.cancelled.is_set():  # between two jobs, when there was none to end
-            raise self._too_long()
         has_dependents = any(current.id in reads for reads in self.graph.reads.values())
-        outcome = self.refresher.executor.run(plan, has_dependents)
+        refresh_id = self.refresher.executor.begin()
+        if self.cancelled.is_set():  # before there was anything to end
+            raise self._too_long()
+        outcome = self.refresher.executor.run(plan, refresh_id, has_dependents)
         record = replace(
             outcome.record,
             reason=self._reason(current, outcome.record),
