@@ -61,6 +61,7 @@ original_changed_beyond = near.Near._changed_beyond
 original_restrict_here = storage.restrict_here
 original_affected = left_join._affected
 original_joined = left_join._joined
+original_turned = left_join._turned
 original_keys_from = left_join.keys_from
 original_key_local = over.key_local
 original_differentiate = inner_join.differentiate
@@ -307,6 +308,18 @@ def a_scalar_is_not_read_again_when_it_changes(patch: pytest.MonkeyPatch) -> Non
         return None if is_scalar else original_differentiate(node, window)
 
     patch.setattr(inner_join, "differentiate", differentiate)
+    patch.setattr(left_join, "differentiate", differentiate)
+
+
+def rows_that_lose_their_match_stay(patch: pytest.MonkeyPatch) -> None:
+    def turned(join: LeftJoin, rows: Operator, earlier: Operator) -> Iterator[Operator]:
+        return islice(original_turned(join, rows, earlier), 1)
+
+    patch.setattr(left_join, "_turned", turned)
+
+
+def any_relation_is_taken_for_a_single_row(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(inner_join, "_is_single", lambda node: True)
 
 
 def a_limit_in_a_subquery_is_shared_by_all_outer_rows(patch: pytest.MonkeyPatch) -> None:
@@ -456,6 +469,8 @@ BUGS: dict[Plant, str] = {
     correlation_does_not_match_null_with_null: r"LATERAL \(SELECT (COUNT|SUM|MIN|MAX|AVG)",
     outer_combinations_are_repeated: r"LATERAL \(SELECT (COUNT|SUM|MIN|MAX|AVG)",
     a_scalar_is_not_read_again_when_it_changes: "scalar subquery",
+    rows_that_lose_their_match_stay: "scalar subquery",
+    any_relation_is_taken_for_a_single_row: "SELECT t.a FROM t JOIN u ON t.c < u.c",
     a_limit_in_a_subquery_is_shared_by_all_outer_rows: "limit",
     a_left_lateral_join_drops_rows_without_a_match: "lateral",
     partitions_do_not_match_null_with_null: "window aggregate",

@@ -35,6 +35,10 @@ class Window:
         """Whether a source is known to be small."""
         return dict(self.sizes).get(source, SMALL + 1) <= SMALL
 
+    def is_small_below(self, node: Operator) -> bool:
+        """Whether every source below a node is known to be small."""
+        return all(self.is_small(source) for leaf in walk(node) for source in leaf.sources)
+
 
 @singledispatch
 def differentiate(node: Operator, window: Window) -> Operator | None:

@@ -15,6 +15,7 @@ from functools import reduce
 
 from sqlglot import exp
 
+from trickle.algebra.aggregate import Aggregate
 from trickle.algebra.differentiate import Window, differentiate
 from trickle.algebra.expressions import Expression, Output, all_of, any_of, column, number, passing, references
 from trickle.algebra.filter import Filter
@@ -182,4 +183,27 @@ def _(join: InnerJoin, keys: Keys) -> Operator:
 @prune.register
 def _(join: InnerJoin, needed: frozenset[str]) -> Operator:
     used = needed.union(*(references(condition) for condition in join.conditions))
-    return InnerJoin(tuple(prune(member, used) for member in join.members), join.conditions)
+    pruned = InnerJoin(tuple(prune(member, used) for member in join.members), join.conditions)
+    shown = tuple(name for name in pruned.columns if name in needed)
+    return exactly(pruned, shown) if shown and only_compared(pruned, needed) else pruned
+
+
+def only_compared(join: InnerJoin, needed: frozenset[str]) -> tuple[Operator, ...]:
+    """Inputs of one row at most, tied to no other, of which nothing is needed: they just say which rows stay."""
+    return tuple(
+        member
+        for member in join.members
+        if needed.isdisjoint(member.columns) and _is_single(member) and not _is_tied(join, member)
+    )
+
+
+def _is_single(node: Operator) -> bool:
+    while isinstance(node, Project | Filter):
+        node = node.input
+    return isinstance(node, Aggregate) and not node.keys
+
+
+def _is_tied(join: InnerJoin, member: Operator) -> bool:
+    others = tuple(name for name in join.columns if name not in member.columns)
+    sides = (member.columns, others)
+    return any(next(ties(join.conditions, *pair), None) for pair in (sides, sides[::-1]))

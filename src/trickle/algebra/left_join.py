@@ -3,11 +3,15 @@
     Δ(L op R) = ΔL op R° + A op R′ − A op R°,   A = the rows of L′ that some row of ΔR matches
 
 Each row of the left stands for itself, so the operator is linear in L; a change of R reaches only the rows of A. A
-may be larger than need be: what R′ and R° say alike about a row cancels.
+may be larger than need be: what R′ and R° say alike about a row cancels. Where no equality leads from ΔR to A, that may
+be most of L, and a semi or anti join leaves those rows out itself:
+
+    Δ(L ⋉ R) = ΔL ⋉ R° + A ⋉ R′ ▷ R° − A ⋉ R° ▷ R′
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -136,6 +140,11 @@ def _(join: LeftJoin, window: Window) -> Operator | None:
         return left and _signed(join, left, join.right)
     affected = _affected(join, right)
     earlier = before(join.right, window)
+    is_tied = keys_from(right, join.left.columns, conjuncts(join.condition)) is not None
+    if not is_tied and join.kind in (Kind.SEMI, Kind.ANTI):
+        # Against a small right, comparing all of the left costs less than keeping what is affected.
+        rows = join.left if window.is_small_below(join.right) else affected
+        return union((left and _signed(join, left, earlier), *_turned(join, rows, earlier)))
     leaving = weighted(affected, -1)
     changed = leaving if left is None else UnionAll((exactly(left, leaving.columns), leaving))
     # One set of keys for both readings: their rows are gathered once.
@@ -152,6 +161,14 @@ def _affected(join: LeftJoin, change: Operator) -> Operator:
     # Where nothing of the right is compared, that there was a change is all that counts.
     changed = exactly(change, join.right.columns or (WEIGHT,))
     return LeftJoin(join.left, changed, join.condition, Kind.SEMI)
+
+
+def _turned(join: LeftJoin, affected: Operator, earlier: Operator) -> Iterator[Operator]:
+    """±(A ⋉ R′ ▷ R°) ∓ (A ⋉ R° ▷ R′): the rows that have a match now and had none, and the other way round."""
+    for has, lacks, weight in ((join.right, earlier, +1), (earlier, join.right, -1)):
+        matching = replace(join, left=affected, right=has, kind=Kind.SEMI)
+        alone = replace(join, left=matching, right=lacks, kind=Kind.ANTI)
+        yield weighted(alone, weight if join.kind is Kind.SEMI else -weight)
 
 
 def _signed(join: LeftJoin, changed: Operator, right: Operator) -> Operator:

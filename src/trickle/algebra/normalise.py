@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from trickle.algebra.expressions import Output, all_of, column, conjuncts, references, substitute
 from trickle.algebra.filter import Filter
-from trickle.algebra.inner_join import InnerJoin
+from trickle.algebra.inner_join import InnerJoin, only_compared
 from trickle.algebra.left_join import Kind, LeftJoin
 from trickle.algebra.operator import Operator, rewrite
 from trickle.algebra.project import Project, exactly
@@ -150,6 +150,41 @@ def prune_columns(root: Operator) -> Operator:
     return exactly(prune(root, frozenset(root.columns)), root.columns)
 
 
+def compare_with_single_rows(root: Operator) -> Operator:
+    """A join with one row of which nothing is shown becomes a semi join: few rows change sides when that row does."""
+
+    def turn(node: Operator) -> Operator:
+        if not (isinstance(node, Project) and isinstance(node.input, InnerJoin)):
+            return node
+        shown = frozenset().union(*(references(output.expression) for output in node.outputs))
+        found = _semi_joined(node.input, only_compared(node.input, shown))
+        return Project(found, node.outputs) if found else node
+
+    return rewrite(root, turn)
+
+
+def _semi_joined(join: InnerJoin, singles: tuple[Operator, ...]) -> Operator | None:
+    """The other inputs, each row looked up in the single ones; None where that is not all there is to the join."""
+    rows = tuple(member for member in join.members if member not in singles)
+    if not rows or not singles:
+        return None
+    columns = frozenset(name for member in rows for name in member.columns)
+    about = {
+        single: [part for part in join.conditions if not references(part).isdisjoint(single.columns)]
+        for single in singles
+    }
+    for single, parts in about.items():
+        if not parts or not all(references(part) <= columns.union(single.columns) for part in parts):
+            return None
+    own = [part for part in join.conditions if references(part) <= columns]
+    found = InnerJoin(rows, tuple(own)) if len(rows) > 1 else rows[0]
+    if len(rows) == 1 and (condition := all_of(own)) is not None:
+        found = Filter(found, condition)
+    for single, parts in about.items():
+        found = LeftJoin(found, single, all_of(parts) or exp.true(), Kind.SEMI)
+    return found
+
+
 PASSES: tuple[Callable[[Operator], Operator], ...] = (
     push_filters,
     merge_projects,
@@ -158,6 +193,7 @@ PASSES: tuple[Callable[[Operator], Operator], ...] = (
     push_filters,
     merge_projects,
     prune_columns,
+    compare_with_single_rows,
 )
 
 

@@ -36,6 +36,9 @@ MOST_ROWS = 1_000_000
 NEAR_BYTES = 64 * 1024 * 1024
 """A table up to this size is searched here even where a cluster could share the work."""
 
+WHOLE_BYTES = 256 * 1024 * 1024
+"""A table up to this size is read whole where Spark would read it with the same cores."""
+
 _MOST_FILES = 4096
 """The footer of every file is read first, 0.15 ms each; Spark lists and plans them for longer than that."""
 
@@ -199,7 +202,7 @@ class Duck:
 
     def files(self, snapshot: Snapshot, version: int) -> DataFiles | None:
         """The files of a table that is read whole as soon as Spark would have planned to; None of any other."""
-        if snapshot.size_in_bytes > NEAR_BYTES:
+        if snapshot.size_in_bytes > (WHOLE_BYTES if self.is_local else NEAR_BYTES):
             return None
         return data_files(snapshot if version == snapshot.version else at_version(snapshot, version), _MOST_FILES)
 
