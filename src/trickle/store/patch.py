@@ -8,14 +8,11 @@ deleted are written again between refreshes, and small files are put together.
 from __future__ import annotations
 
 import json
-import os
-import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,11 +23,11 @@ from pyroaring import BitMap64
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from trickle.names import OP
+from trickle.store.commits import Operation, added, removed, require_new, statistics, transaction, write_commit
 from trickle.store.delta_log import SMALL_FILE, Snapshot
 from trickle.store.duck import FILE, PLACE
-from trickle.store.light import CHANGE_TYPE, Overtaken, has_exact_statistics, may_append
+from trickle.store.light import CHANGE_TYPE, has_exact_statistics, may_append
 from trickle.store.logs import local_path
-from trickle.store.opened import commit_file, opened
 from trickle.store.replay import Action, State, Unknown, replayed, rows_of, vector_of
 from trickle.store.vectors import FEATURE, PROPERTY, read_vector, vector_file, write_vectors
 
@@ -45,10 +42,6 @@ REWRITTEN_FILES = 32
 
 _REWRITTEN_BYTES = 256 * 1024 * 1024
 """Of files of which much is deleted, so much at a time."""
-
-_CHECKPOINT_EVERY = 100
-_LONGEST_BOUND = 32
-"""Characters of a text in statistics."""
 
 
 @dataclass(frozen=True)
@@ -70,20 +63,20 @@ def patch(touched: Touched, rows: pa.Table, application: str, sequence: int, met
     Whatever it raises, nothing was written.
     """
     with _writing(touched.snapshot) as writer:
-        writer.require_new(application, sequence)
+        require_new(writer.place, touched.snapshot.version, application, sequence)
         arrivals = rows.filter(pc.not_equal(rows.column(OP), "D"))
         actions = [*writer.upgrade(), *writer.delete(touched)]
         if arrivals.num_rows:
             actions.append(writer.add(arrivals.drop_columns([OP]), is_change=True))
         actions.append(writer.feed(touched.rows, arrivals))
-        actions.append({"txn": {"appId": application, "version": sequence, "lastUpdated": _now()}})
+        actions.append(transaction(application, sequence))
         counts = {kind: pc.sum(pc.equal(arrivals.column(OP), kind)).as_py() or 0 for kind in "IU"}
         metrics = {
             "numTargetRowsInserted": counts["I"],
             "numTargetRowsUpdated": counts["U"],
             "numTargetRowsDeleted": touched.rows.num_rows - counts["U"],
         }
-        writer.commit("MERGE", metrics, actions, metadata)
+        writer.commit(Operation("MERGE", metrics, metadata=metadata), actions)
 
 
 def rewrite(snapshot: Snapshot) -> None:
@@ -108,11 +101,11 @@ def rewrite(snapshot: Snapshot) -> None:
         actions: list[Action] = []
         for group in groups:
             rows = pa.concat_tables(writer.rows(add) for add in group)
-            actions += [_removed(add, is_change=False) for add in group]
+            actions += [removed(add, is_change=False) for add in group]
             actions += [writer.add(rows, is_change=False)] if rows.num_rows else []
         if actions:
             metrics = {"numRemovedFiles": sum(map(len, groups)), "numAddedFiles": len(groups)}
-            writer.commit("OPTIMIZE", metrics, actions)
+            writer.commit(Operation("OPTIMIZE", metrics), actions)
 
 
 def _deleted_share(add: Action) -> float:
@@ -169,7 +162,7 @@ class _Writer:
         actions: list[Action] = []
         for path, vector in write_vectors(self.place, number, vectors).items():
             add = self.state.files[path]
-            actions.append(_removed(add, is_change=True))
+            actions.append(removed(add, is_change=True))
             stats = json.loads(add.get("stats") or "{}") | {"numRecords": self._rows(path), "tightBounds": False}
             if vector.rows < stats["numRecords"]:
                 marked = {"deletionVector": vector.action, "dataChange": True, "stats": json.dumps(stats)}
@@ -196,16 +189,7 @@ class _Writer:
         """A new data file."""
         name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
         size = self._write(name, rows.select(self._schema.names).cast(self._schema))
-        return {
-            "add": {
-                "path": name,
-                "partitionValues": {},
-                "size": size,
-                "modificationTime": _now(),
-                "dataChange": is_change,
-                "stats": json.dumps(self._statistics(rows)),
-            }
-        }
+        return added(name, size, self._statistics(rows), is_change=is_change)
 
     def feed(self, gone: pa.Table, come: pa.Table) -> Action:
         """What other tables are told: rows as they were and as they are."""
@@ -234,14 +218,8 @@ class _Writer:
     def _statistics(self, rows: pa.Table) -> dict[str, object]:
         """Of the columns of which all writers make the same."""
         exact = [name for name in rows.column_names if has_exact_statistics(str(self.snapshot.type(name)))]
-        bounds = {name: found for name in exact if (found := _bounds(rows.column(name)))}
-        return {
-            "numRecords": rows.num_rows,
-            "minValues": {name: low for name, (low, _) in bounds.items()},
-            "maxValues": {name: high for name, (_, high) in bounds.items()},
-            "nullCount": {name: rows.column(name).null_count for name in exact},
-            "tightBounds": True,
-        }
+        bounds = {name: tuple(pc.min_max(rows.column(name)).as_py().values()) for name in exact}
+        return statistics(rows.num_rows, bounds, {name: rows.column(name).null_count for name in exact})
 
     def upgrade(self) -> list[Action]:
         """Lets the table have vectors, where it may not yet."""
@@ -259,80 +237,12 @@ class _Writer:
         settings = {**metadata.get("configuration", {}), PROPERTY: "true"}
         return [{"protocol": named}, {"metaData": {**metadata, "configuration": settings}}]
 
-    def require_new(self, application: str, sequence: int) -> None:
-        """Raises Overtaken where a transaction version is taken."""
-        with opened(self.place, self.snapshot.version) as table:
-            seen = table.transaction_version(application)
-        if seen is not None and seen >= sequence:
-            raise Overtaken(f"transaction version {sequence} is taken")
-
     def clean_up(self) -> None:
         """Deletes what was written without coming to a commit."""
         for path in self._written:
             path.unlink(missing_ok=True)
 
-    def commit(
-        self, operation: str, metrics: Mapping[str, int], actions: Sequence[Action], metadata: str | None = None
-    ) -> None:
+    def commit(self, operation: Operation, actions: Sequence[Action]) -> None:
         """Makes it the next version of the table. Raises Overtaken where somebody else has."""
-        version = self.snapshot.version + 1
-        info = {
-            "timestamp": _now(),
-            "operation": operation,
-            "operationParameters": {},
-            "readVersion": self.snapshot.version,
-            "isolationLevel": "Serializable",
-            "isBlindAppend": False,
-            "operationMetrics": {name: str(value) for name, value in metrics.items()},
-            "engineInfo": "trickle",
-            "txnId": str(uuid.uuid4()),
-            **({"userMetadata": metadata} if metadata is not None else {}),
-        }
-        _create(commit_file(self.place, version), [{"commitInfo": info}, *actions])
+        write_commit(self.place, self.snapshot.version + 1, operation, actions)
         self._written.clear()
-        if version % _CHECKPOINT_EVERY == 0:
-            with suppress(DeltaError, OSError, ValueError), opened(self.place) as table:
-                table.create_checkpoint()
-
-
-def _create(path: Path, actions: Iterable[Action]) -> None:
-    """Writes a commit whole or not at all. Raises Overtaken where there is one."""
-    draft = path.parent / f".{path.name}.{uuid.uuid4()}.tmp"
-    draft.write_text("".join(json.dumps(action, separators=(",", ":")) + "\n" for action in actions), encoding="utf-8")
-    try:
-        os.link(draft, path)
-    except FileExistsError:
-        if not draft.samefile(path):  # a network may have lost the answer to a link that was made
-            raise Overtaken(f"version {int(path.stem)} is taken") from None
-    finally:
-        draft.unlink()
-
-
-def _removed(add: Action, *, is_change: bool) -> Action:
-    vector = {"deletionVector": add["deletionVector"]} if add.get("deletionVector") else {}
-    return {
-        "remove": {
-            "path": add["path"],
-            "deletionTimestamp": _now(),
-            "dataChange": is_change,
-            "extendedFileMetadata": True,
-            "partitionValues": {},
-            "size": add["size"],
-            **vector,
-        }
-    }
-
-
-def _bounds(values: pa.ChunkedArray) -> tuple[Any, Any] | None:
-    """The least and the largest of some values as statistics have them; None where that is too long, or nothing."""
-    found = pc.min_max(values)
-    low, high = found["min"].as_py(), found["max"].as_py()
-    if low is None:
-        return None
-    if isinstance(low, str):
-        return (low, high) if max(len(low), len(high)) <= _LONGEST_BOUND else None
-    return (low, high) if isinstance(low, int) else (low.isoformat(), high.isoformat())
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000
