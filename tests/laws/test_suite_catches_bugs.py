@@ -319,7 +319,7 @@ def rows_that_lose_their_match_stay(patch: pytest.MonkeyPatch) -> None:
 
 
 def any_relation_is_taken_for_a_single_row(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(inner_join, "_is_single", lambda node: True)
+    patch.setattr(inner_join, "_is_single", bool)
 
 
 def a_limit_in_a_subquery_is_shared_by_all_outer_rows(patch: pytest.MonkeyPatch) -> None:

@@ -227,9 +227,12 @@ class _Run:
             self._executor.resources.feeds.hand_over(before, commit.version, as_feed(change.local))
 
     def _public_rows(self, filtered: bool) -> int:
-        """How many rows the table shows; Delta answers from its statistics where all of them are shown."""
-        if self._executor.logs.version(self._table.location) < 0:
+        """How many rows the table shows; where that is all of them, the log mostly says so."""
+        stored = self._executor.logs.snapshot(self._table.location)
+        if stored is None:
             return 0
+        if stored.rows is not None and not filtered:
+            return stored.rows
         condition = f" WHERE {quote(VISIBLE)}" if filtered else ""
         counted = self._workspace.sql(f"SELECT count(*) AS n FROM delta.{quote(self._table.location)}{condition}")
         return int(counted.collect()[0]["n"])

@@ -40,6 +40,8 @@ class Snapshot:
     """Data file → its deleted rows, where it has any."""
     small_files: int = field(default=0, repr=False, compare=False)
     """How many of its data files are small."""
+    rows: int | None = field(default=None, repr=False, compare=False)
+    """How many rows it has; None where statistics do not say."""
 
     def schema(self, columns: Iterable[str]) -> StructType:
         """Some of the columns as Spark types."""

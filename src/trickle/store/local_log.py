@@ -5,6 +5,9 @@ Delta's own reader has to run jobs after a commit that left no checksum file, an
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -96,4 +99,12 @@ def _snapshot(location: str, table: DeltaTable) -> Snapshot:
         files=files,
         vectors=vectors,
         small_files=sum(size < SMALL_FILE for size in sizes),
+        rows=_rows(adds, vectors) if files is not None else None,
     )
+
+
+def _rows(adds: pa.RecordBatch, vectors: Mapping[str, Vector]) -> int | None:
+    counts = adds.column("num_records").to_pylist() if "num_records" in adds.schema.names else [None]
+    if None in counts:
+        return None
+    return sum(counts) - sum(vector.rows for vector in vectors.values())

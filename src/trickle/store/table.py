@@ -26,6 +26,7 @@ from trickle.errors import RetryableError, TrickleError
 from trickle.names import OP, literal, quote, quote_all
 from trickle.store import light
 from trickle.store.delta_log import CDF_PROPERTY, CommitMissing, Snapshot
+from trickle.store.load import Contents, load, may_load
 from trickle.store.logs import DeltaLogs
 from trickle.store.patch import Touched, patch, rewrite
 from trickle.store.replay import Unknown
@@ -136,6 +137,8 @@ class StorageTable:
         properties = self._properties(frame.columns, frame.schema)
         if before is not None and before.schema(before.fields).simpleString() != frame.schema.simpleString():
             return self._reshape(frame, properties, commit)
+        if self._loaded(before, Contents(frame, properties), commit):
+            return self._confirmed(commit)
         writer = frame.write.format("delta").mode("overwrite")
         if before is None:
             # Delta 4.4 refuses to create a table with both column mapping and a change feed; one after the other works.
@@ -145,6 +148,17 @@ class StorageTable:
             writer.save(self.location)
         self._set(properties)
         return self._confirmed(commit)
+
+    def _loaded(self, before: Snapshot | None, contents: Contents, commit: CommitInfo) -> bool:
+        """Whether the rows could be committed here; nothing was written where they could not."""
+        if not may_load(self.location, before, contents):
+            return False
+        try:
+            with _translated():
+                load(self.location, before, contents, commit.application, commit.sequence, commit.to_json())
+        except Unknown:
+            return False
+        return True
 
     def _reshape(self, frame: DataFrame, properties: Mapping[str, str], commit: CommitInfo) -> StoredCommit:
         """Other columns than before. The rows are computed before the table is touched: a query may yet fail."""

@@ -1,0 +1,166 @@
+"""Load: the whole contents of a stream table, written by Spark as Parquet files and committed here.
+
+Delta's own writer asks its log by Spark jobs, before and after: 0.3 s, whatever there is to write. Where the files are
+on this machine, they are moved into the table's directory, and their footers say what the log has to know of them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyarrow import parquet
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructField, StructType
+
+from trickle.store.commits import Operation, added, now, removed, require_new, statistics, transaction, write_commit
+from trickle.store.delta_log import Snapshot
+from trickle.store.light import has_exact_statistics, may_append
+from trickle.store.logs import local_path
+from trickle.store.replay import Action, replayed
+from trickle.store.workspace import is_local
+
+_FEATURES = ("changeDataFeed", "invariants", "appendOnly")
+_MOMENTS = "timestampNtz"
+"""The feature that moments without a time zone need, of readers too."""
+
+_OTHER_TYPES = re.compile(
+    r'"(?:type|elementType|keyType|valueType)": "(?:void|interval|variant|char|varchar|geometry|geography|udt)'
+    r"|__CHAR_VARCHAR|__COLLATIONS"
+)
+"""What Delta stores otherwise than Parquet alone, or refuses."""
+
+_MAY_BE_NULL = re.compile(r'"(nullable|containsNull|valueContainsNull)": false')
+
+
+@dataclass(frozen=True)
+class Contents:
+    """All rows of a stream table to be, and the properties of their table."""
+
+    frame: DataFrame
+    properties: Mapping[str, str]
+
+    @property
+    def schema(self) -> StructType:
+        """As a table has it: every column may be NULL."""
+        text = _MAY_BE_NULL.sub(r'"\1": true', json.dumps(self.frame.schema.jsonValue()))
+        return StructType.fromJson(json.loads(text))
+
+
+def may_load(location: str, before: Snapshot | None, contents: Contents) -> bool:
+    """Whether contents can be written without Delta's own writer: plain ones, by a Spark on this machine."""
+    names = contents.frame.columns
+    return (
+        is_local(contents.frame.sparkSession)
+        and local_path(location) is not None
+        and all(map(_is_plain, contents.frame.schema))
+        and len({name.lower() for name in names}) == len(names)
+        and (before is None or (may_append(before) and contents.properties.items() <= before.properties.items()))
+    )
+
+
+def _is_plain(field: StructField) -> bool:
+    is_own = any(key.startswith(("delta.", "__")) for key in field.metadata or {})
+    return not is_own and not _OTHER_TYPES.search(json.dumps(field.jsonValue()))
+
+
+def load(
+    location: str, before: Snapshot | None, contents: Contents, application: str, sequence: int, metadata: str
+) -> None:
+    """Makes contents those of a table, or a table of them. Raises Overtaken, Unknown; then nothing was written."""
+    place = local_path(location) or ""
+    version = before.version + 1 if before else 0
+    actions = [transaction(application, sequence)]
+    if before:
+        require_new(place, before.version, application, sequence)
+        going = [removed(add, is_change=True) for add in replayed(place, before.version).files.values()]
+    else:
+        going = []
+        actions += _beginning(contents)
+    with _written(Path(place), contents.frame) as files:
+        rows = [parquet.read_metadata(file) for file in files]
+        actions += [
+            added(file.name, file.stat().st_size, _statistics(footer, contents.schema), is_change=True)
+            for file, footer in zip(files, rows, strict=True)
+        ]
+        metrics = {
+            "numFiles": len(files),
+            "numRemovedFiles": len(going),
+            "numOutputRows": sum(footer.num_rows for footer in rows),
+            "numOutputBytes": sum(file.stat().st_size for file in files),
+        }
+        operation = Operation("WRITE", metrics, {"mode": "Overwrite", "partitionBy": "[]"}, metadata)
+        write_commit(place, version, operation, [*actions, *going])
+
+
+@contextmanager
+def _written(place: Path, frame: DataFrame) -> Iterator[Sequence[Path]]:
+    """The rows of a frame in files in a directory, which go again where they do not come to a commit."""
+    # A directory of this name is nobody's business but ours.
+    drafts = place / f"_trickle_{uuid.uuid4().hex}"
+    files: list[Path] = []
+    try:
+        frame.write.parquet(f"file:{drafts.absolute()}")
+        written = [draft for draft in sorted(drafts.glob("part-*.parquet")) if parquet.read_metadata(draft).num_rows]
+        files = [place / draft.name for draft in written]
+        for draft, file in zip(written, files, strict=True):
+            draft.rename(file)
+        yield files
+    except BaseException:
+        for file in files:
+            file.unlink(missing_ok=True)
+        raise
+    finally:
+        shutil.rmtree(drafts, ignore_errors=True)
+
+
+def _beginning(contents: Contents) -> list[Action]:
+    """What makes a directory a table."""
+    schema = json.dumps(contents.schema.jsonValue(), separators=(",", ":"))
+    features = [_MOMENTS] if "timestamp_ntz" in schema else []
+    return [
+        {
+            "protocol": {
+                "minReaderVersion": 3 if features else 1,
+                "minWriterVersion": 7,
+                **({"readerFeatures": features} if features else {}),
+                "writerFeatures": [*features, *_FEATURES],
+            }
+        },
+        {
+            "metaData": {
+                "id": str(uuid.uuid4()),
+                "format": {"provider": "parquet", "options": {}},
+                "schemaString": schema,
+                "partitionColumns": [],
+                "configuration": dict(contents.properties),
+                "createdTime": now(),
+            }
+        },
+    ]
+
+
+def _statistics(footer: parquet.FileMetaData, schema: StructType) -> dict[str, object]:
+    """Of the columns of which all writers make the same."""
+    # Inside a struct, `a.b` is another column's name.
+    exact = [
+        field.name for field in schema if has_exact_statistics(field.dataType.typeName()) and "." not in field.name
+    ]
+    places = {footer.schema.column(number).path: number for number in range(footer.num_columns)}
+    bounds: dict[str, tuple[Any, Any] | None] = {}
+    nulls: dict[str, int] = {}
+    for name in exact:
+        found = [footer.row_group(group).column(places[name]).statistics for group in range(footer.num_row_groups)]
+        if all(item is not None and item.has_null_count for item in found):
+            nulls[name] = sum(item.null_count for item in found)
+        with_values = [item for item in found if item is not None and item.has_min_max]
+        if len(with_values) == len(found):
+            bounds[name] = min(item.min for item in with_values), max(item.max for item in with_values)
+    return statistics(footer.num_rows, bounds, nulls)

@@ -1,0 +1,153 @@
+"""Contents that are committed without Delta's own writer are the same to every reader, and nothing is half-written."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from trickle.catalog.model import Action, SourceVersion
+from trickle.errors import RetryableError
+from trickle.names import quote
+from trickle.store.light import Overtaken
+from trickle.store.load import Contents, load, may_load
+from trickle.store.logs import DeltaLogs
+from trickle.store.table import CommitInfo, StorageTable
+
+FIRST = CommitInfo(
+    stream_table="table-1",
+    refresh_id="refresh-1",
+    sequence=1,
+    definition="checksum",
+    action=Action.INITIAL,
+    reason="first load",
+    frontier={"orders": SourceVersion("id", 3)},
+    data_timestamp=datetime(2026, 1, 1, tzinfo=UTC),
+)
+SECOND = replace(FIRST, refresh_id="refresh-2", sequence=2, action=Action.FULL)
+
+CONTENTS = {
+    "numbers": "SELECT id, CAST(id AS INT) AS i, CAST(id AS TINYINT) AS b, CAST(id AS SMALLINT) AS s FROM range(9)",
+    "texts": "SELECT 'é' AS s UNION ALL SELECT repeat('long ', 20) UNION ALL SELECT NULL",
+    "exact": "SELECT CAST(id AS DECIMAL(38,6)) / 3 AS d, DATE'1500-01-01' + CAST(id AS INT) AS day FROM range(5)",
+    "moments": "SELECT TIMESTAMP'1500-01-01 00:00:00' AS t, TIMESTAMP_NTZ'2300-01-01 00:00:00.123456' AS n",
+    "floats": "SELECT CAST('NaN' AS DOUBLE) AS d, CAST('-Infinity' AS FLOAT) AS f UNION ALL SELECT -0.0, 0.0",
+    "nested": "SELECT array(1, NULL) AS a, struct(1 AS x, 'y' AS y) AS s, map('k', array(1)) AS m, binary('b') AS b",
+    "nulls alone": "SELECT CAST(NULL AS INT) AS n, CAST(NULL AS STRING) AS s",
+    "nothing": "SELECT id, 'x' AS s FROM range(3) WHERE id > 5",
+    "dots": "SELECT 1 AS `a.b`, struct(5 AS b) AS a",
+    "never NULL": "SELECT 1 AS one, struct(2 AS two) AS s",
+}
+
+
+@pytest.fixture
+def table(spark: SparkSession, tmp_path: Path) -> StorageTable:
+    return StorageTable(spark, DeltaLogs(spark), str(tmp_path / "stored rows"))
+
+
+def rows(spark: SparkSession, location: str) -> list[str]:
+    """As text: NaN equals nothing, not even itself."""
+    return sorted(map(str, spark.sql(f"SELECT * FROM delta.{quote(location)}").collect()))
+
+
+def actions(table: StorageTable, version: int) -> dict[str, list[Any]]:
+    lines = (Path(table.location) / "_delta_log" / f"{version:020d}.json").read_text(encoding="utf-8").splitlines()
+    found: dict[str, list[Any]] = {}
+    for line in lines:
+        for kind, action in json.loads(line).items():
+            found.setdefault(kind, []).append(action)
+    return found
+
+
+@pytest.mark.parametrize("query", CONTENTS.values(), ids=CONTENTS.keys())
+def test_a_loaded_table_is_as_delta_would_write_it(
+    spark: SparkSession, table: StorageTable, tmp_path: Path, query: str
+) -> None:
+    frame, other = spark.sql(query), str(tmp_path / "by Delta")
+    properties = table._properties(frame.columns, frame.schema)
+    assert may_load(table.location, None, Contents(frame, properties))
+    table.overwrite(frame, FIRST)
+    frame.write.format("delta").options(**properties).save(other)
+    assert actions(table, 0)["commitInfo"][0]["engineInfo"] == "trickle"
+    assert rows(spark, table.location) == rows(spark, other)
+    by_delta = actions(StorageTable(spark, DeltaLogs(spark), other), 0)
+    mine = actions(table, 0)
+    for name in ("schemaString", "configuration", "partitionColumns", "format"):
+        assert mine["metaData"][0][name] == by_delta["metaData"][0][name]
+    for name in ("minReaderVersion", "minWriterVersion"):
+        assert mine["protocol"][0][name] == by_delta["protocol"][0][name]
+    for name in ("readerFeatures", "writerFeatures"):
+        assert {*mine["protocol"][0].get(name, ())} == {*by_delta["protocol"][0].get(name, ())}
+    snapshot = DeltaLogs(spark).snapshot(table.location)
+    assert snapshot is not None
+    assert snapshot.rows == frame.count()
+    for kind in ("minValues", "maxValues"):
+        theirs = statistics(by_delta).get(kind, {})
+        assert statistics(mine).get(kind, {}).items() <= theirs.items()
+        short = {name for name, value in theirs.items() if len(str(value)) < 32 and "." not in name}
+        assert short == {*statistics(mine).get(kind, {})}
+
+
+def statistics(commit: dict[str, list[Any]]) -> dict[str, Any]:
+    """Of the first file that it adds."""
+    return dict(json.loads(commit["add"][0]["stats"])) if "add" in commit else {}
+
+
+def test_a_table_loaded_again_tells_the_tables_above_it(spark: SparkSession, table: StorageTable) -> None:
+    table.overwrite(spark.sql("SELECT id FROM range(3)"), FIRST)
+    made = table.overwrite(spark.sql("SELECT id FROM range(1, 5)"), SECOND)
+    assert (made.version, made.info) == (1, SECOND)
+    assert rows(spark, table.location) == [f"Row(id={number})" for number in range(1, 5)]
+    feed = spark.sql(f"SELECT id, _change_type FROM table_changes_by_path('{table.location}', 1, 1)").collect()
+    net: dict[int, int] = {}
+    for id_, kind in feed:
+        net[id_] = net.get(id_, 0) + (1 if kind == "insert" else -1)
+    assert {id_: weight for id_, weight in net.items() if weight} == {0: -1, 3: 1, 4: 1}
+    assert DeltaLogs(spark).commit(table.location, 1).replaces_all
+
+
+def test_a_query_that_fails_leaves_nothing(spark: SparkSession, table: StorageTable) -> None:
+    with pytest.raises(PySparkException):
+        table.overwrite(spark.sql("SELECT raise_error('no') AS x FROM range(3)"), FIRST)
+    assert not [path for path in Path(table.location).rglob("*") if path.is_file()]
+    table.overwrite(spark.sql("SELECT id FROM range(3)"), FIRST)
+    with pytest.raises(PySparkException):
+        table.overwrite(spark.sql("SELECT CAST(raise_error('no') AS BIGINT) AS id FROM range(3)"), SECOND)
+    assert len(rows(spark, table.location)) == 3
+
+
+def test_a_writer_that_was_overtaken_leaves_nothing(spark: SparkSession, table: StorageTable) -> None:
+    table.overwrite(spark.sql("SELECT id FROM range(3)"), FIRST)
+    snapshot = DeltaLogs(spark).snapshot(table.location)
+    contents = Contents(spark.sql("SELECT id FROM range(9)"), {})
+    with pytest.raises(RetryableError, match="at the same moment"):
+        table.overwrite(contents.frame, replace(FIRST, refresh_id="late"))
+    table.overwrite(spark.sql("SELECT id FROM range(4)"), SECOND)
+    before = sorted(Path(table.location).glob("*.parquet"))
+    with pytest.raises(Overtaken):
+        load(table.location, snapshot, contents, SECOND.application, 3, "")
+    assert sorted(Path(table.location).glob("*.parquet")) == before
+    assert not list(Path(table.location).glob("_trickle_*"))
+
+
+@pytest.mark.parametrize(
+    ("query", "is_plain"),
+    [
+        ("SELECT 1 AS n", True),
+        ("SELECT NULL AS n", False),
+        ("SELECT array(NULL) AS n", False),
+        ("SELECT parse_json('1') AS v", False),
+        ("SELECT INTERVAL '1' DAY AS i", False),
+        ("SELECT 'a' COLLATE UTF8_LCASE AS c", False),
+    ],
+)
+def test_types_that_delta_stores_in_its_own_way_are_left_to_it(
+    spark: SparkSession, table: StorageTable, query: str, is_plain: bool
+) -> None:
+    assert may_load(table.location, None, Contents(spark.sql(query), {})) == is_plain
