@@ -59,14 +59,15 @@ class RunProcess:
         self._process.send_signal(signal.SIGTERM)
         return self._process.wait(seconds)
 
-    def memory(self) -> int:
-        """Bytes of the process and of its Spark."""
-        return sum(
-            int(line.split()[1]) * 1024
-            for pid in _members(self.pid)
-            for line in Path(f"/proc/{pid}/status").read_text().splitlines()
-            if line.startswith("VmRSS")
-        )
+    def memory(self) -> tuple[int, int]:
+        """Bytes of the process itself, and of its Spark."""
+        members = {pid: _resident(pid) for pid in _members(self.pid)}
+        return members.pop(self.pid, 0), sum(members.values())
+
+
+def _resident(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS"))
 
 
 def _members(group: int) -> list[int]:

@@ -101,8 +101,9 @@ def test_every_table_is_right_whenever_somebody_looks(tmp_path: Path) -> None:
                         if table.progress and not table.hidden
                     ]
                     files = sum(1 for _ in (root / "stream_tables").rglob("*.parquet"))
+                    python, java = (size / 1e6 for size in process.memory())
                     print(
-                        f"{moment:5.0f} s: right; {process.memory() / 1e6:.0f} MB, {files} files on disk, "
+                        f"{moment:5.0f} s: right; {python:.0f} MB and {java:.0f} MB in Spark, {files} files on disk, "
                         f"{_live(catalog)} of them live, largest lag {max(lags):.0f} s, "
                         f"{len(catalog.history())} refreshes",
                         flush=True,

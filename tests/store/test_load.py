@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -134,6 +136,20 @@ def test_a_writer_that_was_overtaken_leaves_nothing(spark: SparkSession, table: 
         load(table.location, snapshot, contents, SECOND.application, 3, "")
     assert sorted(Path(table.location).glob("*.parquet")) == before
     assert not list(Path(table.location).glob("_trickle_*"))
+
+
+def test_what_a_killed_load_left_behind_goes(spark: SparkSession, table: StorageTable) -> None:
+    table.overwrite(spark.sql("SELECT id FROM range(3)"), FIRST)
+    left, begun = (Path(table.location) / f"_trickle_{name}" for name in ("left", "begun"))
+    for drafts in (left, begun):
+        drafts.mkdir()
+        (drafts / "part-00000.parquet").write_bytes(b"half of a file")
+    yesterday = time.time() - 25 * 3600
+    os.utime(left, (yesterday, yesterday))
+    table.vacuum(0)
+    assert begun.exists()
+    assert not left.exists()
+    assert len(rows(spark, table.location)) == 3
 
 
 @pytest.mark.parametrize(

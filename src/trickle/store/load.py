@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,9 @@ from trickle.store.light import has_exact_statistics, may_append
 from trickle.store.logs import local_path
 from trickle.store.replay import Action, replayed
 from trickle.store.workspace import is_local
+
+_DRAFTS = "_trickle_"
+"""Directories of this name are nobody's business but ours: readers of a table pass over them, and so does VACUUM."""
 
 _FEATURES = ("changeDataFeed", "invariants", "appendOnly")
 _MOMENTS = "timestampNtz"
@@ -100,11 +104,18 @@ def load(
         write_commit(place, version, operation, [*actions, *going])
 
 
+def sweep(location: str, hours: float) -> None:
+    """Removes what a load that was killed has left behind, if it began so long ago."""
+    place = local_path(location)
+    for drafts in Path(place).glob(f"{_DRAFTS}*") if place else ():
+        if drafts.stat().st_mtime < time.time() - 3600 * hours:
+            shutil.rmtree(drafts, ignore_errors=True)
+
+
 @contextmanager
 def _written(place: Path, frame: DataFrame) -> Iterator[Sequence[Path]]:
     """The rows of a frame in files in a directory, which go again where they do not come to a commit."""
-    # A directory of this name is nobody's business but ours.
-    drafts = place / f"_trickle_{uuid.uuid4().hex}"
+    drafts = place / f"{_DRAFTS}{uuid.uuid4().hex}"
     files: list[Path] = []
     try:
         frame.write.parquet(f"file:{drafts.absolute()}")

@@ -26,7 +26,7 @@ from trickle.errors import RetryableError, TrickleError
 from trickle.names import OP, literal, quote, quote_all
 from trickle.store import light
 from trickle.store.delta_log import CDF_PROPERTY, CommitMissing, Snapshot
-from trickle.store.load import Contents, load, may_load
+from trickle.store.load import Contents, load, may_load, sweep
 from trickle.store.logs import DeltaLogs
 from trickle.store.patch import Touched, patch, rewrite
 from trickle.store.replay import Unknown
@@ -37,6 +37,9 @@ _VACUUM = {
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
     "spark.databricks.delta.vacuum.logging.enabled": "false",  # it would be two commits, whether files go or not
 }
+_LONGEST_LOAD = 24
+"""Hours after which a load that has not come to an end is taken to have been killed."""
+
 _PLAIN_NAME = re.compile(r"[^ ,;{}()\n\t=]+")
 
 
@@ -242,6 +245,7 @@ class StorageTable:
         snapshot = self._logs.snapshot(self.location)
         if snapshot is None:
             return
+        sweep(self.location, max(hours, _LONGEST_LOAD))
         if FEATURE not in snapshot.features:
             light.vacuum(self.location, hours)
             return
