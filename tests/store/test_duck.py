@@ -8,13 +8,17 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from pyspark.sql import SparkSession
 from sqlglot import parse_one
 
+from trickle.algebra.filter import Filter
+from trickle.algebra.reference import Reference
 from trickle.names import WEIGHT, quote
 from trickle.store import duck as module
 from trickle.store.delta_log import Snapshot
 from trickle.store.duck import Duck, Keys
+from trickle.store.files import DataFiles
 from trickle.store.light import CHANGE_TYPE, read_changes
 from trickle.store.logs import DeltaLogs
 
@@ -195,3 +199,23 @@ def test_a_feed_with_floats_is_left_to_spark(spark: SparkSession, duck: Duck, lo
     feed = read_changes(snapshot, 0, ["x"])
     assert feed is not None
     assert duck.summed(feed, snapshot, ["x"]) is None
+
+
+def test_what_was_too_much_of_a_large_table_once_is_not_tried_again(
+    duck: Duck, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = pa.table({"i": pa.array(range(9), pa.int64())})
+    parquet.write_table(rows, tmp_path / "rows.parquet")
+
+    def found(size: int, below: int) -> pa.Table | None:
+        tree = Filter(Reference("rows", ("i",)), parse_one(f"i < {below}"))
+        files = DataFiles((str(tmp_path / "rows.parquet"),), size_in_bytes=size)
+        return duck.computed(tree, lambda _: files, rows.schema)
+
+    assert found(module.WHOLE_BYTES, 5) is not None
+    monkeypatch.setattr(module, "MOST_ROWS", 3)
+    assert found(module.WHOLE_BYTES, 5) is None
+    assert found(module.NEAR_BYTES, 6) is None
+    monkeypatch.undo()
+    assert found(module.WHOLE_BYTES, 5) is None
+    assert found(module.NEAR_BYTES, 6) is not None, "a small table may have been larger for once"

@@ -42,6 +42,9 @@ WHOLE_BYTES = 256 * 1024 * 1024
 _MOST_FILES = 4096
 """The footer of every file is read first, 0.15 ms each; Spark lists and plans them for longer than that."""
 
+_REMEMBERED = 10_000
+"""Of so many trees at most it is known that they are Spark's: tables come and go."""
+
 _LONGEST = 30.0
 """Seconds after which a query is given up: it compares every row with every other, and Spark may know better."""
 
@@ -99,6 +102,7 @@ class Duck:
         self._database.execute("SET disabled_optimizers = 'expression_rewriter,statistics_propagation'")
         # Moments in files of two kinds are the same moments, wherever this machine is.
         self._database.execute("SET GLOBAL TimeZone = 'UTC'")
+        self._given_up: set[str] = set()
         self._database.execute(_DIVIDING)
         self._database.execute(_ADDING)
 
@@ -208,9 +212,19 @@ class Duck:
 
     def computed(self, node: Operator, leaf: Callable[[str], Leaf], schema: pa.Schema) -> pa.Table | None:
         """The rows of a plain tree; None where Spark has to compute them."""
+        if node.digest in self._given_up:
+            return None
         text = _template(node)
         tables = {name: leaf(held) for name, held in text.tables().items()}
-        return self._query(f"SELECT {', '.join(map(_quoted, schema.names))} FROM ({text.text}) AS t", schema, **tables)
+        found = self._query(f"SELECT {', '.join(map(_quoted, schema.names))} FROM ({text.text}) AS t", schema, **tables)
+        if found is None and any(
+            isinstance(table, DataFiles) and table.size_in_bytes > NEAR_BYTES for table in tables.values()
+        ):
+            # However little changes, what comes of a large table as a whole is as much the next time.
+            if len(self._given_up) >= _REMEMBERED:
+                self._given_up.clear()
+            self._given_up.add(node.digest)
+        return found
 
     def close(self) -> None:
         self._database.close()

@@ -96,6 +96,7 @@ class DataFiles:
     paths: tuple[str, ...]
     gone: pa.Table | None = None
     """The number of a file among them, and the place of a row in it."""
+    size_in_bytes: int = 0
 
 
 GONE_FILE, GONE_PLACE = "file", "place"
@@ -118,7 +119,7 @@ def data_files(snapshot: Snapshot, most: int) -> DataFiles | None:
         (number, snapshot.vectors[file]) for number, file in enumerate(snapshot.files) if file in snapshot.vectors
     )
     try:
-        return DataFiles(paths, _deleted(place, deleted) if deleted else None)
+        return DataFiles(paths, _deleted(place, deleted) if deleted else None, snapshot.size_in_bytes)
     except (OSError, ValueError):
         return None
 
