@@ -32,10 +32,19 @@ def test_rows_are_read_once() -> None:
 
 
 def test_the_rows_asked_for_longest_ago_make_room() -> None:
-    kept, reader = Shelf(), Reader(shelf.MOST_BYTES // 2)
+    kept, reader = Shelf(), Reader(shelf.MOST_BYTES // 2 - 8192)
     for number in (1, 2, 1, 3, 1, 2):
         assert reader.get(kept, number) == table(number, reader.size)
     assert reader.read == [1, 2, 3, 2]
+
+
+def test_many_tables_of_few_rows_make_room_too() -> None:
+    kept, reader = Shelf(), Reader(8)
+    for number in range(30_000):
+        reader.get(kept, number)
+    reader.get(kept, 29_999)
+    reader.get(kept, 0)
+    assert reader.read == [*range(30_000), 0]
 
 
 def test_rows_larger_than_the_shelf_are_handed_over_and_not_kept() -> None:
