@@ -12,7 +12,9 @@ from pyarrow import parquet
 from pyspark.sql import SparkSession
 from sqlglot import parse_one
 
-from trickle.algebra.filter import Filter
+from trickle.algebra.expressions import passing
+from trickle.algebra.inner_join import InnerJoin
+from trickle.algebra.project import Project
 from trickle.algebra.reference import Reference
 from trickle.names import WEIGHT, quote
 from trickle.store import duck as module
@@ -201,21 +203,25 @@ def test_a_feed_with_floats_is_left_to_spark(spark: SparkSession, duck: Duck, lo
     assert duck.summed(feed, snapshot, ["x"]) is None
 
 
-def test_what_was_too_much_of_a_large_table_once_is_not_tried_again(
+def test_what_was_too_much_of_a_large_table_is_tried_again_for_a_smaller_change(
     duck: Duck, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = pa.table({"i": pa.array(range(9), pa.int64())})
     parquet.write_table(rows, tmp_path / "rows.parquet")
 
-    def found(size: int, below: int) -> pa.Table | None:
-        tree = Filter(Reference("rows", ("i",)), parse_one(f"i < {below}"))
+    def found(size: int, wanted: int) -> pa.Table | None:
+        """The first so many rows of a table, by numbers at hand."""
+        numbers = pa.table({"n": pa.array(range(wanted), pa.int64())})
         files = DataFiles((str(tmp_path / "rows.parquet"),), size_in_bytes=size)
-        return duck.computed(tree, lambda _: files, rows.schema)
+        sides = Reference("rows", ("i",)), Reference("numbers", ("n",))
+        tree = Project(InnerJoin(sides, (parse_one("i = n"),)), passing(["i"]))
+        return duck.computed(tree, lambda name: {"rows": files, "numbers": numbers}[name], rows.schema)
 
-    assert found(module.WHOLE_BYTES, 5) is not None
+    assert found(module.WHOLE_BYTES, 8) is not None
     monkeypatch.setattr(module, "MOST_ROWS", 3)
-    assert found(module.WHOLE_BYTES, 5) is None
-    assert found(module.NEAR_BYTES, 6) is None
+    assert found(module.NEAR_BYTES, 8) is None
+    assert found(module.WHOLE_BYTES, 8) is None
     monkeypatch.undo()
-    assert found(module.WHOLE_BYTES, 5) is None
-    assert found(module.NEAR_BYTES, 6) is not None, "a small table may have been larger for once"
+    assert found(module.WHOLE_BYTES, 6) is None
+    assert found(module.WHOLE_BYTES, 3) is not None, "with less than half at hand it is tried again"
+    assert found(module.NEAR_BYTES, 8) is not None, "a small table is always tried"

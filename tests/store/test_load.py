@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from trickle.catalog.model import Action, SourceVersion
 from trickle.errors import RetryableError
 from trickle.names import quote
+from trickle.store.commits import discard
 from trickle.store.light import Overtaken
 from trickle.store.load import Contents, load, may_load
 from trickle.store.logs import DeltaLogs
@@ -44,6 +45,8 @@ CONTENTS = {
     "nulls alone": "SELECT CAST(NULL AS INT) AS n, CAST(NULL AS STRING) AS s",
     "nothing": "SELECT id, 'x' AS s FROM range(3) WHERE id > 5",
     "dots": "SELECT 1 AS `a.b`, struct(5 AS b) AS a",
+    "bounds that Python has not": "SELECT CAST(X'61FF' AS STRING) AS s, DATE'+10000-01-01' AS day WHERE false "
+    "UNION ALL SELECT CAST(X'61FF' AS STRING), DATE'2000-01-01'",
     "never NULL": "SELECT 1 AS one, struct(2 AS two) AS s",
 }
 
@@ -138,6 +141,15 @@ def test_a_writer_that_was_overtaken_leaves_nothing(spark: SparkSession, table: 
     assert not list(Path(table.location).glob("_trickle_*"))
 
 
+def test_files_that_a_commit_names_stay_whatever_happens_after_it(spark: SparkSession, table: StorageTable) -> None:
+    table.overwrite(spark.sql("SELECT id FROM range(3)"), FIRST)
+    files = sorted(Path(table.location).glob("*.parquet"))
+    discard(table.location, 0, files)
+    assert all(file.exists() for file in files)
+    discard(table.location, 1, files)
+    assert not any(file.exists() for file in files)
+
+
 def test_what_a_killed_load_left_behind_goes(spark: SparkSession, table: StorageTable) -> None:
     table.overwrite(spark.sql("SELECT id FROM range(3)"), FIRST)
     left, begun = (Path(table.location) / f"_trickle_{name}" for name in ("left", "begun"))
@@ -161,9 +173,13 @@ def test_what_a_killed_load_left_behind_goes(spark: SparkSession, table: Storage
         ("SELECT parse_json('1') AS v", False),
         ("SELECT INTERVAL '1' DAY AS i", False),
         ("SELECT 'a' COLLATE UTF8_LCASE AS c", False),
+        ("SELECT array(struct('a' COLLATE UTF8_LCASE AS c)) AS c", False),
+        ("SELECT 1 AS `a b`", False),
     ],
 )
 def test_types_that_delta_stores_in_its_own_way_are_left_to_it(
     spark: SparkSession, table: StorageTable, query: str, is_plain: bool
 ) -> None:
-    assert may_load(table.location, None, Contents(spark.sql(query), {})) == is_plain
+    frame = spark.sql(query)
+    properties = table._properties(frame.columns, frame.schema)
+    assert may_load(table.location, None, Contents(frame, properties)) == is_plain

@@ -150,6 +150,7 @@ class Tick:
             raise self._too_long() from error
         finally:
             watch.cancel()
+            watch.join()  # lest it cancel what comes next
 
     def _too_long(self) -> UserError:
         return UserError(

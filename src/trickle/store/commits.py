@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from deltalake.exceptions import DeltaError
-
 from trickle.store.light import Overtaken
 from trickle.store.opened import commit_file, opened
 from trickle.store.replay import Action
@@ -49,8 +47,23 @@ def write_commit(place: str, version: int, operation: Operation, actions: Sequen
         **({"userMetadata": operation.metadata} if operation.metadata is not None else {}),
     }
     _create(commit_file(place, version), [{"commitInfo": info}, *actions])
+
+
+def discard(place: str, version: int, files: Sequence[Path]) -> None:
+    """Deletes files that were written for a commit, unless it names them: then it was made after all."""
+    try:
+        made = commit_file(place, version).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        made = ""
+    if not any(file.name in made for file in files):
+        for file in files:
+            file.unlink(missing_ok=True)
+
+
+def checkpoint(place: str, version: int) -> None:
+    """Sums the log up, after every so many commits. Whatever is wrong with that, the commit is made."""
     if version and version % _CHECKPOINT_EVERY == 0:
-        with suppress(DeltaError, OSError, ValueError), opened(place) as table:
+        with suppress(Exception), opened(place) as table:
             table.create_checkpoint()
 
 
@@ -65,7 +78,8 @@ def _create(path: Path, actions: Iterable[Action]) -> None:
         if not draft.samefile(path):  # a network may have lost the answer to a link that was made
             raise Overtaken(f"version {int(path.stem)} is taken") from None
     finally:
-        draft.unlink()
+        with suppress(OSError):
+            draft.unlink()
 
 
 def require_new(place: str, version: int, application: str, sequence: int) -> None:

@@ -102,7 +102,8 @@ class Duck:
         self._database.execute("SET disabled_optimizers = 'expression_rewriter,statistics_propagation'")
         # Moments in files of two kinds are the same moments, wherever this machine is.
         self._database.execute("SET GLOBAL TimeZone = 'UTC'")
-        self._given_up: set[str] = set()
+        self._given_up: dict[str, int] = {}
+        """Tree over a large table that was too much → how many rows were at hand beside it; half are tried again."""
         self._database.execute(_DIVIDING)
         self._database.execute(_ADDING)
 
@@ -212,18 +213,17 @@ class Duck:
 
     def computed(self, node: Operator, leaf: Callable[[str], Leaf], schema: pa.Schema) -> pa.Table | None:
         """The rows of a plain tree; None where Spark has to compute them."""
-        if node.digest in self._given_up:
-            return None
         text = _template(node)
         tables = {name: leaf(held) for name, held in text.tables().items()}
+        is_large = any(isinstance(item, DataFiles) and item.size_in_bytes > NEAR_BYTES for item in tables.values())
+        at_hand = sum(item.num_rows for item in tables.values() if isinstance(item, pa.Table))
+        if is_large and at_hand > self._given_up.get(node.digest, at_hand + 1) // 2:
+            return None
         found = self._query(f"SELECT {', '.join(map(_quoted, schema.names))} FROM ({text.text}) AS t", schema, **tables)
-        if found is None and any(
-            isinstance(table, DataFiles) and table.size_in_bytes > NEAR_BYTES for table in tables.values()
-        ):
-            # However little changes, what comes of a large table as a whole is as much the next time.
+        if found is None and is_large:
             if len(self._given_up) >= _REMEMBERED:
                 self._given_up.clear()
-            self._given_up.add(node.digest)
+            self._given_up[node.digest] = at_hand
         return found
 
     def close(self) -> None:

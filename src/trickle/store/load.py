@@ -12,20 +12,50 @@ import shutil
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from deltalake.exceptions import DeltaError
 from pyarrow import parquet
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
-from trickle.store.commits import Operation, added, now, removed, require_new, statistics, transaction, write_commit
-from trickle.store.delta_log import Snapshot
-from trickle.store.light import has_exact_statistics, may_append
+from trickle.store.commits import (
+    Operation,
+    added,
+    checkpoint,
+    discard,
+    now,
+    removed,
+    require_new,
+    statistics,
+    transaction,
+    write_commit,
+)
+from trickle.store.delta_log import CDF_PROPERTY, Snapshot
+from trickle.store.light import STATISTICS, has_exact_statistics, may_append
 from trickle.store.logs import local_path
-from trickle.store.replay import Action, replayed
+from trickle.store.replay import Action, Unknown, replayed
 from trickle.store.workspace import is_local
 
 _DRAFTS = "_trickle_"
@@ -35,11 +65,16 @@ _FEATURES = ("changeDataFeed", "invariants", "appendOnly")
 _MOMENTS = "timestampNtz"
 """The feature that moments without a time zone need, of readers too."""
 
-_OTHER_TYPES = re.compile(
-    r'"(?:type|elementType|keyType|valueType)": "(?:void|interval|variant|char|varchar|geometry|geography|udt)'
-    r"|__CHAR_VARCHAR|__COLLATIONS"
-)
-"""What Delta stores otherwise than Parquet alone, or refuses."""
+_PROPERTIES = frozenset({CDF_PROPERTY, *STATISTICS})
+"""What a table of ours may be asked to have without another feature."""
+
+_ALIKE = frozenset(
+    {
+        ByteType(), ShortType(), IntegerType(), LongType(), FloatType(), DoubleType(), BooleanType(),
+        StringType(), BinaryType(), DateType(), TimestampType(), TimestampNTZType(),
+    }
+)  # fmt: skip
+"""Types that Delta stores as Parquet does; so are decimals, and arrays, maps and structs of these."""
 
 _MAY_BE_NULL = re.compile(r'"(nullable|containsNull|valueContainsNull)": false')
 
@@ -64,17 +99,35 @@ def may_load(location: str, before: Snapshot | None, contents: Contents) -> bool
     return (
         is_local(contents.frame.sparkSession)
         and local_path(location) is not None
-        and all(map(_is_plain, contents.frame.schema))
+        and contents.properties.keys() <= _PROPERTIES
+        and _is_plain(contents.frame.schema)
         and len({name.lower() for name in names}) == len(names)
         and (before is None or (may_append(before) and contents.properties.items() <= before.properties.items()))
     )
 
 
-def _is_plain(field: StructField) -> bool:
-    is_own = any(key.startswith(("delta.", "__")) for key in field.metadata or {})
-    return not is_own and not _OTHER_TYPES.search(json.dumps(field.jsonValue()))
+def _is_plain(type_: DataType) -> bool:
+    """Whether a type, and what a schema says besides of its columns, is the same to Delta and to Parquet."""
+    match type_:
+        case StructType():
+            return all(not {*field.metadata} - {"comment"} and _is_plain(field.dataType) for field in type_)
+        case ArrayType():
+            return _is_plain(type_.elementType)
+        case MapType():
+            return _is_plain(type_.keyType) and _is_plain(type_.valueType)
+    return isinstance(type_, DecimalType) or type_ in _ALIKE
 
 
+@contextmanager
+def _left_to_delta() -> Iterator[None]:
+    """What goes wrong here Delta's own writer may well do."""
+    try:
+        yield
+    except (OSError, ValueError, OverflowError, DeltaError) as error:
+        raise Unknown(str(error)) from error
+
+
+@_left_to_delta()
 def load(
     location: str, before: Snapshot | None, contents: Contents, application: str, sequence: int, metadata: str
 ) -> None:
@@ -88,7 +141,7 @@ def load(
     else:
         going = []
         actions += _beginning(contents)
-    with _written(Path(place), contents.frame) as files:
+    with _written(Path(place), version, contents.frame) as files:
         rows = [parquet.read_metadata(file) for file in files]
         actions += [
             added(file.name, file.stat().st_size, _statistics(footer, contents.schema), is_change=True)
@@ -102,19 +155,21 @@ def load(
         }
         operation = Operation("WRITE", metrics, {"mode": "Overwrite", "partitionBy": "[]"}, metadata)
         write_commit(place, version, operation, [*actions, *going])
+    checkpoint(place, version)
 
 
 def sweep(location: str, hours: float) -> None:
     """Removes what a load that was killed has left behind, if it began so long ago."""
     place = local_path(location)
     for drafts in Path(place).glob(f"{_DRAFTS}*") if place else ():
-        if drafts.stat().st_mtime < time.time() - 3600 * hours:
-            shutil.rmtree(drafts, ignore_errors=True)
+        with suppress(FileNotFoundError):  # a load that has just come to its end
+            if drafts.stat().st_mtime < time.time() - 3600 * hours:
+                shutil.rmtree(drafts, ignore_errors=True)
 
 
 @contextmanager
-def _written(place: Path, frame: DataFrame) -> Iterator[Sequence[Path]]:
-    """The rows of a frame in files in a directory, which go again where they do not come to a commit."""
+def _written(place: Path, version: int, frame: DataFrame) -> Iterator[Sequence[Path]]:
+    """The rows of a frame in files for a version of the table in a directory; without a commit they go again."""
     drafts = place / f"{_DRAFTS}{uuid.uuid4().hex}"
     files: list[Path] = []
     try:
@@ -125,8 +180,7 @@ def _written(place: Path, frame: DataFrame) -> Iterator[Sequence[Path]]:
             draft.rename(file)
         yield files
     except BaseException:
-        for file in files:
-            file.unlink(missing_ok=True)
+        discard(str(place), version, files)
         raise
     finally:
         shutil.rmtree(drafts, ignore_errors=True)
@@ -171,7 +225,8 @@ def _statistics(footer: parquet.FileMetaData, schema: StructType) -> dict[str, o
         found = [footer.row_group(group).column(places[name]).statistics for group in range(footer.num_row_groups)]
         if all(item is not None and item.has_null_count for item in found):
             nulls[name] = sum(item.null_count for item in found)
-        with_values = [item for item in found if item is not None and item.has_min_max]
-        if len(with_values) == len(found):
-            bounds[name] = min(item.min for item in with_values), max(item.max for item in with_values)
+        if all(item is not None and item.has_min_max for item in found):
+            # Python has no text that is not UTF-8, and no days after the year 9999.
+            with suppress(ValueError, OverflowError):
+                bounds[name] = min(item.min for item in found), max(item.max for item in found)
     return statistics(footer.num_rows, bounds, nulls)

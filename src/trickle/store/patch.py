@@ -23,7 +23,17 @@ from pyroaring import BitMap64
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from trickle.names import OP
-from trickle.store.commits import Operation, added, removed, require_new, statistics, transaction, write_commit
+from trickle.store.commits import (
+    Operation,
+    added,
+    checkpoint,
+    discard,
+    removed,
+    require_new,
+    statistics,
+    transaction,
+    write_commit,
+)
 from trickle.store.delta_log import SMALL_FILE, Snapshot
 from trickle.store.duck import FILE, PLACE
 from trickle.store.light import CHANGE_TYPE, has_exact_statistics, may_append
@@ -239,10 +249,11 @@ class _Writer:
 
     def clean_up(self) -> None:
         """Deletes what was written without coming to a commit."""
-        for path in self._written:
-            path.unlink(missing_ok=True)
+        discard(self.place, self.snapshot.version + 1, self._written)
 
     def commit(self, operation: Operation, actions: Sequence[Action]) -> None:
         """Makes it the next version of the table. Raises Overtaken where somebody else has."""
-        write_commit(self.place, self.snapshot.version + 1, operation, actions)
+        version = self.snapshot.version + 1
+        write_commit(self.place, version, operation, actions)
         self._written.clear()
+        checkpoint(self.place, version)
