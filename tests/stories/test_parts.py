@@ -14,6 +14,7 @@ from trickle.catalog.model import StreamTable
 from trickle.context import Context
 from trickle.failpoints import VARIABLE
 from trickle.refresh.execute import Executor
+from trickle.refresh.plan import RefreshPlan
 from trickle.refresh.route import LET_GO
 
 Action = trickle.Action
@@ -326,8 +327,8 @@ def _between(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> Non
     """Does something once, after the next part was refreshed and before its reader is."""
     original, pending = Executor.run, [work]
 
-    def run(self: Executor, plan: object, has_dependents: bool) -> object:
-        outcome = original(self, plan, has_dependents)
+    def run(self: Executor, plan: RefreshPlan, refresh_id: str, has_dependents: bool) -> object:
+        outcome = original(self, plan, refresh_id, has_dependents)
         if pending and plan.stream_table.hidden:
             pending.pop()()
         return outcome

@@ -336,7 +336,17 @@ SECTIONS: dict[str, tuple[Construct, ...]] = {
             "InnerJoin",
             "cross join with a relation of one row",
             "the change; everything when the scalar changes",
-            ("SELECT a FROM r AS q1 WHERE b > (SELECT AVG(m) FROM r AS q2)",),
+            ("SELECT a, b > (SELECT AVG(m) FROM r AS q2) AS above FROM r AS q1",),
+        ),
+        Construct(
+            "scalar aggregate, uncorrelated and only compared with",
+            "LeftJoin",
+            "semi join with a relation of one row",
+            "the change; when the scalar changes, every row is compared and those between old and new go on",
+            (
+                "SELECT a FROM r AS q1 WHERE b > (SELECT AVG(m) FROM r AS q2)",
+                "SELECT q1.a FROM r AS q1 JOIN t AS q3 ON q3.a = q1.a WHERE q1.b < (SELECT AVG(c) FROM t AS q2)",
+            ),
         ),
         Construct(
             "scalar subquery that is no aggregate",

@@ -217,7 +217,8 @@ class Duck:
         tables = {name: leaf(held) for name, held in text.tables().items()}
         is_large = any(isinstance(item, DataFiles) and item.size_in_bytes > NEAR_BYTES for item in tables.values())
         at_hand = sum(item.num_rows for item in tables.values() if isinstance(item, pa.Table))
-        if is_large and at_hand > self._given_up.get(node.digest, at_hand + 1) // 2:
+        too_much = self._given_up.get(node.digest)
+        if is_large and too_much is not None and at_hand > too_much // 2:
             return None
         found = self._query(f"SELECT {', '.join(map(_quoted, schema.names))} FROM ({text.text}) AS t", schema, **tables)
         if found is None and is_large:
