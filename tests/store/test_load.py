@@ -6,7 +6,6 @@ import json
 import os
 import time
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,26 +13,17 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from trickle.catalog.model import Action, SourceVersion
+from store.commit import COMMIT
+from trickle.catalog.model import Action
 from trickle.errors import RetryableError
 from trickle.names import quote
 from trickle.store.commits import discard
 from trickle.store.light import Overtaken
 from trickle.store.load import Contents, load, may_load
 from trickle.store.logs import DeltaLogs
-from trickle.store.table import CommitInfo, StorageTable
+from trickle.store.table import StorageTable
 
-FIRST = CommitInfo(
-    stream_table="table-1",
-    refresh_id="refresh-1",
-    sequence=1,
-    definition="checksum",
-    action=Action.INITIAL,
-    reason="first load",
-    frontier={"orders": SourceVersion("id", 3)},
-    data_timestamp=datetime(2026, 1, 1, tzinfo=UTC),
-)
-SECOND = replace(FIRST, refresh_id="refresh-2", sequence=2, action=Action.FULL)
+SECOND = replace(COMMIT, refresh_id="refresh-2", sequence=2, action=Action.FULL)
 
 CONTENTS = {
     "numbers": "SELECT id, CAST(id AS INT) AS i, CAST(id AS TINYINT) AS b, CAST(id AS SMALLINT) AS s FROM range(9)",
@@ -75,7 +65,7 @@ def test_a_loaded_table_is_as_delta_would_write_it(
     frame, other = spark.sql(query), str(tmp_path / "by Delta")
     properties = table._properties(frame.columns, frame.schema)
     assert may_load(table.location, None, Contents(frame, properties))
-    table.overwrite(frame, FIRST)
+    table.overwrite(frame, COMMIT)
     frame.write.format("delta").options(**properties).save(other)
     assert actions(table, 0)["commitInfo"][0]["engineInfo"] == "trickle"
     assert rows(spark, table.location) == rows(spark, other)
@@ -104,14 +94,14 @@ def statistics(commit: dict[str, list[Any]]) -> dict[str, Any]:
 
 def test_bounds_that_python_has_no_value_for_are_left_out(spark: SparkSession, table: StorageTable) -> None:
     """Text that is not UTF-8, and days after the year 9999."""
-    table.overwrite(spark.sql("SELECT CAST(X'61FF' AS STRING) AS s, DATE'9999-12-31' + 1 AS day, 7 AS n"), FIRST)
+    table.overwrite(spark.sql("SELECT CAST(X'61FF' AS STRING) AS s, DATE'9999-12-31' + 1 AS day, 7 AS n"), COMMIT)
     found = spark.sql(f"SELECT hex(s), CAST(day AS STRING), n FROM delta.{quote(table.location)}").collect()
     assert [tuple(row) for row in found] == [("61FF", "+10000-01-01", 7)]
     assert statistics(actions(table, 0))["maxValues"] == {"n": 7}
 
 
 def test_a_table_loaded_again_tells_the_tables_above_it(spark: SparkSession, table: StorageTable) -> None:
-    table.overwrite(spark.sql("SELECT id FROM range(3)"), FIRST)
+    table.overwrite(spark.sql("SELECT id FROM range(3)"), COMMIT)
     made = table.overwrite(spark.sql("SELECT id FROM range(1, 5)"), SECOND)
     assert (made.version, made.info) == (1, SECOND)
     assert rows(spark, table.location) == [f"Row(id={number})" for number in range(1, 5)]
@@ -125,20 +115,20 @@ def test_a_table_loaded_again_tells_the_tables_above_it(spark: SparkSession, tab
 
 def test_a_query_that_fails_leaves_nothing(spark: SparkSession, table: StorageTable) -> None:
     with pytest.raises(PySparkException):
-        table.overwrite(spark.sql("SELECT raise_error('no') AS x FROM range(3)"), FIRST)
+        table.overwrite(spark.sql("SELECT raise_error('no') AS x FROM range(3)"), COMMIT)
     assert not [path for path in Path(table.location).rglob("*") if path.is_file()]
-    table.overwrite(spark.sql("SELECT id FROM range(3)"), FIRST)
+    table.overwrite(spark.sql("SELECT id FROM range(3)"), COMMIT)
     with pytest.raises(PySparkException):
         table.overwrite(spark.sql("SELECT CAST(raise_error('no') AS BIGINT) AS id FROM range(3)"), SECOND)
     assert len(rows(spark, table.location)) == 3
 
 
 def test_a_writer_that_was_overtaken_leaves_nothing(spark: SparkSession, table: StorageTable) -> None:
-    table.overwrite(spark.sql("SELECT id FROM range(3)"), FIRST)
+    table.overwrite(spark.sql("SELECT id FROM range(3)"), COMMIT)
     snapshot = DeltaLogs(spark).snapshot(table.location)
     contents = Contents(spark.sql("SELECT id FROM range(9)"), {})
     with pytest.raises(RetryableError, match="at the same moment"):
-        table.overwrite(contents.frame, replace(FIRST, refresh_id="late"))
+        table.overwrite(contents.frame, replace(COMMIT, refresh_id="late"))
     table.overwrite(spark.sql("SELECT id FROM range(4)"), SECOND)
     before = sorted(Path(table.location).glob("*.parquet"))
     with pytest.raises(Overtaken):
@@ -148,7 +138,7 @@ def test_a_writer_that_was_overtaken_leaves_nothing(spark: SparkSession, table: 
 
 
 def test_files_that_a_commit_names_stay_whatever_happens_after_it(spark: SparkSession, table: StorageTable) -> None:
-    table.overwrite(spark.sql("SELECT id FROM range(3)"), FIRST)
+    table.overwrite(spark.sql("SELECT id FROM range(3)"), COMMIT)
     files = sorted(Path(table.location).glob("*.parquet"))
     discard(table.location, 0, files)
     assert all(file.exists() for file in files)
@@ -157,7 +147,7 @@ def test_files_that_a_commit_names_stay_whatever_happens_after_it(spark: SparkSe
 
 
 def test_what_a_killed_load_left_behind_goes(spark: SparkSession, table: StorageTable) -> None:
-    table.overwrite(spark.sql("SELECT id FROM range(3)"), FIRST)
+    table.overwrite(spark.sql("SELECT id FROM range(3)"), COMMIT)
     left, begun = (Path(table.location) / f"_trickle_{name}" for name in ("left", "begun"))
     for drafts in (left, begun):
         drafts.mkdir()

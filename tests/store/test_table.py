@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow.compute as pc
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from trickle.catalog.model import Action, SourceVersion
+from store.commit import COMMIT
+from trickle.catalog.model import Action
 from trickle.errors import RetryableError
 from trickle.names import OP, quote
 from trickle.store.duck import Duck
@@ -20,19 +20,6 @@ from trickle.store.patch import Touched
 from trickle.store.table import CommitInfo, Rows, StorageTable, StoredCommit
 
 MakeRows = Callable[[str], Rows]
-
-COMMIT = CommitInfo(
-    stream_table="table-1",
-    refresh_id="refresh-1",
-    sequence=1,
-    definition="abc",
-    action=Action.INITIAL,
-    reason="first load",
-    frontier={"orders": SourceVersion("id-1", 7)},
-    data_timestamp=datetime(2026, 1, 2, tzinfo=UTC),
-    rows_inserted=3,
-)
-
 
 Merge = Callable[[StorageTable, str, tuple[str, ...], CommitInfo], StoredCommit]
 

@@ -14,12 +14,11 @@ from sqlglot import exp
 
 from trickle.algebra.aggregate import Aggregate
 from trickle.algebra.expressions import column
-from trickle.algebra.filter import Filter
+from trickle.algebra.filter import stripped
 from trickle.algebra.lower import Leaves, lower
 from trickle.algebra.normalise import split_root
 from trickle.algebra.opaque import Opaque
 from trickle.algebra.operator import Operator, walk
-from trickle.algebra.project import Project
 from trickle.algebra.scan import Scan
 from trickle.algebra.state import Settings
 from trickle.algebra.storage import StatefulGroups, TypesOf, plan_storage
@@ -64,9 +63,7 @@ def _reads_sources(node: Operator) -> bool:
 def _is_needed_whole(node: Operator, reader: Operator) -> bool:
     if not isinstance(reader, _NEED_ALL_OF_THEIR_INPUT):
         return False
-    while isinstance(node, Project | Filter):
-        node = node.input
-    return not isinstance(node, Scan)
+    return not isinstance(stripped(node), Scan)
 
 
 def with_parts(tree: Operator, parts: Mapping[Operator, Operator]) -> Operator:

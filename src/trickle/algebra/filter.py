@@ -10,6 +10,7 @@ from trickle.algebra.differentiate import Window, differentiate
 from trickle.algebra.expressions import Expression, passing, references
 from trickle.algebra.lower import Leaves, derived, lower, select
 from trickle.algebra.operator import Operator, require_known
+from trickle.algebra.project import Project
 from trickle.algebra.prune import prune
 from trickle.algebra.restrict import Keys, restrict
 from trickle.algebra.scan import Scan
@@ -29,6 +30,13 @@ class Filter(Operator):
     @property
     def columns(self) -> tuple[str, ...]:
         return self.input.columns
+
+
+def stripped(node: Operator) -> Operator:
+    """What is below the projections and filters at the top of a tree."""
+    while isinstance(node, Project | Filter):
+        node = node.input
+    return node
 
 
 @lower.register

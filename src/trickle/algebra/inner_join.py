@@ -18,7 +18,7 @@ from sqlglot import exp
 from trickle.algebra.aggregate import Aggregate
 from trickle.algebra.differentiate import Window, differentiate
 from trickle.algebra.expressions import Expression, Output, all_of, any_of, column, number, passing, references
-from trickle.algebra.filter import Filter
+from trickle.algebra.filter import Filter, stripped
 from trickle.algebra.lower import Leaves, derived, lower, select
 from trickle.algebra.near import Near
 from trickle.algebra.operator import Operator, require, require_distinct, require_known
@@ -26,7 +26,7 @@ from trickle.algebra.project import Project, exactly, renamed
 from trickle.algebra.prune import prune
 from trickle.algebra.restrict import Keys, restrict
 from trickle.algebra.scan import before
-from trickle.algebra.ties import keys_from, ties
+from trickle.algebra.ties import are_tied, keys_from, ties
 from trickle.algebra.union_all import UnionAll, union
 from trickle.names import WEIGHT, hidden
 
@@ -198,12 +198,10 @@ def only_compared(join: InnerJoin, needed: frozenset[str]) -> tuple[Operator, ..
 
 
 def _is_single(node: Operator) -> bool:
-    while isinstance(node, Project | Filter):
-        node = node.input
-    return isinstance(node, Aggregate) and not node.keys
+    found = stripped(node)
+    return isinstance(found, Aggregate) and not found.keys
 
 
 def _is_tied(join: InnerJoin, member: Operator) -> bool:
     others = tuple(name for name in join.columns if name not in member.columns)
-    sides = (member.columns, others)
-    return any(next(ties(join.conditions, *pair), None) for pair in (sides, sides[::-1]))
+    return are_tied(join.conditions, member.columns, others)

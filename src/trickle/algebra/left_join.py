@@ -38,7 +38,7 @@ from trickle.algebra.prune import prune
 from trickle.algebra.restrict import Keys, restrict
 from trickle.algebra.scan import before
 from trickle.algebra.semi_join import restrict_here
-from trickle.algebra.ties import keys_from
+from trickle.algebra.ties import keys_from, ties
 from trickle.algebra.union_all import UnionAll, union
 from trickle.names import HIDDEN, WEIGHT, hidden
 
@@ -140,7 +140,7 @@ def _(join: LeftJoin, window: Window) -> Operator | None:
         return left and _signed(join, left, join.right)
     affected = _affected(join, right)
     earlier = before(join.right, window)
-    is_tied = keys_from(right, join.left.columns, conjuncts(join.condition)) is not None
+    is_tied = next(ties(conjuncts(join.condition), right.columns, join.left.columns), None)
     if not is_tied and join.kind in (Kind.SEMI, Kind.ANTI):
         # Against a small right, comparing all of the left costs less than keeping what is affected.
         rows = join.left if window.is_small_below(join.right) else affected

@@ -17,7 +17,7 @@ from trickle.algebra.operator import Operator
 from trickle.algebra.project import exactly
 from trickle.algebra.restrict import Keys, restrict
 from trickle.algebra.semi_join import Without, restrict_exactly
-from trickle.algebra.ties import keys_from, ties
+from trickle.algebra.ties import are_tied, keys_from
 from trickle.algebra.union_all import union
 
 
@@ -97,8 +97,7 @@ class Near:
         return tree
 
     def _is_tied(self, one: int, other: int) -> bool:
-        columns = self.members[one].columns, self.members[other].columns
-        return any(next(ties(self.conditions, *sides), None) for sides in (columns, columns[::-1]))
+        return are_tied(self.conditions, self.members[one].columns, self.members[other].columns)
 
 
 def _matching_any(whole: Operator, asked: Iterable[Keys]) -> Operator:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from trickle.algebra.aggregate import consolidated
 from trickle.algebra.expand import Expand
 from trickle.algebra.expressions import Output, column, passing
-from trickle.algebra.filter import Filter
+from trickle.algebra.filter import Filter, stripped
 from trickle.algebra.operator import Operator, rewrite, walk
 from trickle.algebra.project import Project, exactly, negated, weighted
 from trickle.algebra.reference import Reference
@@ -134,7 +134,6 @@ def _cut(node: Operator, shared: set[Operator]) -> tuple[StepKind | None, str]:
 
 def _cheap(node: Operator) -> bool:
     """Not worth keeping: reading it again costs no more than reading what was kept."""
-    while isinstance(node, Project | Filter):
-        node = node.input
+    node = stripped(node)
     scan = searched(node)
     return isinstance(node, Scan | Reference) or (scan is not None and scan.reading is Reading.AFTER)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from sqlglot import exp
 
 from trickle.algebra.aggregate import Aggregate
-from trickle.algebra.filter import Filter
+from trickle.algebra.filter import stripped
 from trickle.algebra.opaque import Opaque
 from trickle.algebra.operator import Operator, walk
 from trickle.algebra.over import Over
-from trickle.algebra.project import Project
 from trickle.algebra.scan import Scan
 from trickle.algebra.top_k import TopK
 
@@ -32,17 +31,11 @@ def _reason(node: Operator) -> str:
         return node.reason
     if isinstance(node, Over) and not node.partition:
         return "a window function without PARTITION BY reads every row"
-    if isinstance(node, TopK) and not node.partition and _is_scan(node.input):
+    if isinstance(node, TopK) and not node.partition and isinstance(stripped(node.input), Scan):
         return "ORDER BY … LIMIT of a whole table reads every row"
     if isinstance(node, Aggregate) and not node.keys and not all(_can_be_undone(item) for item in node.expressions):
         return "an aggregate without GROUP BY that cannot be undone reads every row"
     return ""
-
-
-def _is_scan(node: Operator) -> bool:
-    while isinstance(node, Project | Filter):
-        node = node.input
-    return isinstance(node, Scan)
 
 
 def _can_be_undone(call: exp.Expr) -> bool:

@@ -37,6 +37,12 @@ def ties(conditions: Iterable[Expression], known: tuple[str, ...], wanted: tuple
                 yield Tie(name.name, theirs, isinstance(bare, exp.NullSafeEQ))
 
 
+def are_tied(conditions: Iterable[Expression], one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Whether keys can travel between two sides, in whichever direction."""
+    conditions = tuple(conditions)
+    return any(next(ties(conditions, *sides), None) for sides in ((one, other), (other, one)))
+
+
 def keys_from(known: Operator, wanted: tuple[str, ...], conditions: Iterable[Expression]) -> Keys | None:
     """The values that the rows of `known` ask for in columns of the other side; NULLs stay out where `=` asks."""
     found = list(ties(conditions, known.columns, wanted))

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructField, StructType
 
 from trickle.algebra.aggregate import Aggregate
 from trickle.algebra.expressions import Expression
-from trickle.algebra.filter import Filter
+from trickle.algebra.filter import Filter, stripped
 from trickle.algebra.opaque import Opaque
 from trickle.algebra.operator import Operator, rewrite, walk
 from trickle.algebra.over import Over
@@ -255,9 +255,8 @@ class AtHand:
             node = node.input
         if isinstance(node, Scan | Reference):
             return True
-        while isinstance(node, Project | Filter):
-            node = node.input
-        return isinstance(node, Scan) and self.is_far(node)
+        below = stripped(node)
+        return isinstance(below, Scan) and self.is_far(below)
 
 
 def _types_in_table(snapshot: Snapshot, scan: Scan) -> Types:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trickle.store.light import Overtaken
+from trickle.store.light import Overtaken, require_new
 from trickle.store.opened import commit_file, opened
 from trickle.store.replay import Action
 
@@ -82,15 +82,11 @@ def _create(path: Path, actions: Iterable[Action]) -> None:
             draft.unlink()
 
 
-def require_new(place: str, version: int, application: str, sequence: int) -> None:
-    """Raises Overtaken where a transaction version is taken."""
-    with opened(place, version) as table:
-        seen = table.transaction_version(application)
-    if seen is not None and seen >= sequence:
-        raise Overtaken(f"transaction version {sequence} is taken")
-
-
-def transaction(application: str, sequence: int) -> Action:
+def transaction(place: str, version: int | None, application: str, sequence: int) -> Action:
+    """A transaction on top of a version, the first of its table without one. Raises Overtaken where it is taken."""
+    if version is not None:
+        with opened(place, version) as table:
+            require_new(table, application, sequence)
     return {"txn": {"appId": application, "version": sequence, "lastUpdated": now()}}
 
 

@@ -102,10 +102,10 @@ class Duck:
         self._database.execute("SET disabled_optimizers = 'expression_rewriter,statistics_propagation'")
         # Moments in files of two kinds are the same moments, wherever this machine is.
         self._database.execute("SET GLOBAL TimeZone = 'UTC'")
-        self._given_up: dict[str, int] = {}
-        """Tree over a large table that was too much → how many rows were at hand beside it; half are tried again."""
         self._database.execute(_DIVIDING)
         self._database.execute(_ADDING)
+        self._given_up: dict[str, int] = {}
+        """Tree over a large table that was too much → how many rows were at hand beside it; half are tried again."""
 
     @staticmethod
     def may_hold(rows: int) -> bool:

@@ -176,10 +176,15 @@ def _commit() -> Iterator[None]:
 def _opened(location: str, application: str, sequence: int) -> Iterator[DeltaTable]:
     # Unlike Spark, delta-rs writes a transaction version it has seen; and a retry would pass a commit made meanwhile.
     with opened(local_path(location) or "") as table:
-        seen = table.transaction_version(application)
-        if seen is not None and seen >= sequence:
-            raise Overtaken(f"transaction version {sequence} is taken")
+        require_new(table, application, sequence)
         yield table
+
+
+def require_new(table: DeltaTable, application: str, sequence: int) -> None:
+    """Raises Overtaken where a transaction version is taken."""
+    seen = table.transaction_version(application)
+    if seen is not None and seen >= sequence:
+        raise Overtaken(f"transaction version {sequence} is taken")
 
 
 def _properties(application: str, sequence: int, metadata: str) -> CommitProperties:

@@ -11,7 +11,7 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +47,6 @@ from trickle.store.commits import (
     discard,
     now,
     removed,
-    require_new,
     statistics,
     transaction,
     write_commit,
@@ -76,7 +75,8 @@ _ALIKE = frozenset(
 )  # fmt: skip
 """Types that Delta stores as Parquet does; so are decimals, and arrays, maps and structs of these."""
 
-_MAY_BE_NULL = re.compile(r'"(nullable|containsNull|valueContainsNull)": false')
+_NEVER_NULL = re.compile(r'"(nullable|containsNull|valueContainsNull)":false')
+"""What a query may say of a column, and a table does not."""
 
 
 @dataclass(frozen=True)
@@ -85,12 +85,6 @@ class Contents:
 
     frame: DataFrame
     properties: Mapping[str, str]
-
-    @property
-    def schema(self) -> StructType:
-        """As a table has it: every column may be NULL."""
-        text = _MAY_BE_NULL.sub(r'"\1": true', json.dumps(self.frame.schema.jsonValue()))
-        return StructType.fromJson(json.loads(text))
 
 
 def may_load(location: str, before: Snapshot | None, contents: Contents) -> bool:
@@ -134,24 +128,23 @@ def load(
     """Makes contents those of a table, or a table of them. Raises Overtaken, Unknown; then nothing was written."""
     place = local_path(location) or ""
     version = before.version + 1 if before else 0
-    actions = [transaction(application, sequence)]
+    actions = [transaction(place, before.version if before else None, application, sequence)]
     if before:
-        require_new(place, before.version, application, sequence)
         going = [removed(add, is_change=True) for add in replayed(place, before.version).files.values()]
     else:
         going = []
         actions += _beginning(contents)
-    with _written(Path(place), version, contents.frame) as files:
-        rows = [parquet.read_metadata(file) for file in files]
+    with _written(Path(place), version, contents.frame) as footers:
+        sizes = {file: file.stat().st_size for file in footers}
         actions += [
-            added(file.name, file.stat().st_size, _statistics(footer, contents.schema), is_change=True)
-            for file, footer in zip(files, rows, strict=True)
+            added(file.name, sizes[file], _statistics(footer, contents.frame.schema), is_change=True)
+            for file, footer in footers.items()
         ]
         metrics = {
-            "numFiles": len(files),
+            "numFiles": len(footers),
             "numRemovedFiles": len(going),
-            "numOutputRows": sum(footer.num_rows for footer in rows),
-            "numOutputBytes": sum(file.stat().st_size for file in files),
+            "numOutputRows": sum(footer.num_rows for footer in footers.values()),
+            "numOutputBytes": sum(sizes.values()),
         }
         operation = Operation("WRITE", metrics, {"mode": "Overwrite", "partitionBy": "[]"}, metadata)
         write_commit(place, version, operation, [*actions, *going])
@@ -168,19 +161,20 @@ def sweep(location: str, hours: float) -> None:
 
 
 @contextmanager
-def _written(place: Path, version: int, frame: DataFrame) -> Iterator[Sequence[Path]]:
-    """The rows of a frame in files for a version of the table in a directory; without a commit they go again."""
+def _written(place: Path, version: int, frame: DataFrame) -> Iterator[Mapping[Path, parquet.FileMetaData]]:
+    """Files with the rows of a frame, and their footers, for a version of a table; without a commit they go again."""
     drafts = place / f"{_DRAFTS}{uuid.uuid4().hex}"
-    files: list[Path] = []
+    footers: dict[Path, parquet.FileMetaData] = {}
     try:
         frame.write.parquet(f"file:{drafts.absolute()}")
-        written = [draft for draft in sorted(drafts.glob("part-*.parquet")) if parquet.read_metadata(draft).num_rows]
-        files = [place / draft.name for draft in written]
-        for draft, file in zip(written, files, strict=True):
-            draft.rename(file)
-        yield files
+        for draft in sorted(drafts.glob("part-*.parquet")):
+            footer = parquet.read_metadata(draft)
+            if footer.num_rows:
+                footers[place / draft.name] = footer
+                draft.rename(place / draft.name)
+        yield footers
     except BaseException:
-        discard(str(place), version, files)
+        discard(str(place), version, [*footers])
         raise
     finally:
         shutil.rmtree(drafts, ignore_errors=True)
@@ -188,7 +182,8 @@ def _written(place: Path, version: int, frame: DataFrame) -> Iterator[Sequence[P
 
 def _beginning(contents: Contents) -> list[Action]:
     """What makes a directory a table."""
-    schema = json.dumps(contents.schema.jsonValue(), separators=(",", ":"))
+    text = json.dumps(contents.frame.schema.jsonValue(), separators=(",", ":"))
+    schema = _NEVER_NULL.sub(r'"\1":true', text)
     features = [_MOMENTS] if "timestamp_ntz" in schema else []
     return [
         {

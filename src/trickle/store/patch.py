@@ -29,7 +29,6 @@ from trickle.store.commits import (
     checkpoint,
     discard,
     removed,
-    require_new,
     statistics,
     transaction,
     write_commit,
@@ -73,13 +72,13 @@ def patch(touched: Touched, rows: pa.Table, application: str, sequence: int, met
     Whatever it raises, nothing was written.
     """
     with _writing(touched.snapshot) as writer:
-        require_new(writer.place, touched.snapshot.version, application, sequence)
+        own = transaction(writer.place, touched.snapshot.version, application, sequence)
         arrivals = rows.filter(pc.not_equal(rows.column(OP), "D"))
         actions = [*writer.upgrade(), *writer.delete(touched)]
         if arrivals.num_rows:
             actions.append(writer.add(arrivals.drop_columns([OP]), is_change=True))
         actions.append(writer.feed(touched.rows, arrivals))
-        actions.append(transaction(application, sequence))
+        actions.append(own)
         counts = {kind: pc.sum(pc.equal(arrivals.column(OP), kind)).as_py() or 0 for kind in "IU"}
         metrics = {
             "numTargetRowsInserted": counts["I"],
