@@ -570,6 +570,35 @@ def test_quotients_are_rounded_as_spark_rounds_them(spark: SparkSession, duck: D
     assert divided > len(texts) / 2
 
 
+def test_decimals_without_a_common_type_are_compared_as_spark_compares_them(spark: SparkSession, duck: Duck) -> None:
+    """Both are rounded first, so that some are equal which are not, and some are not which were in another order."""
+    random = Random(11)
+    kinds = {"a": (36, 2), "b": (38, 6), "c": (38, 0), "d": (38, 20), "e": (38, 34)}
+
+    def close(digits: int, behind: int) -> pa.Array:
+        """Numbers near a few whole ones, often by a half of the digits that others have."""
+        offs = [Decimal(each).scaleb(-min(random.randint(0, 8), behind)) for each in (0, 1, 5, 50, -1, -5, 49, 51)]
+        drawn = [random.choice((0, 1, -1, 7, 999)) + random.choice(offs) for _ in range(600)]
+        return pa.array(drawn, pa.decimal128(digits, behind))
+
+    rows = pa.table({name: close(*kind) for name, kind in kinds.items()})
+    leaf = Reference("rows", tuple(rows.column_names))
+    types = dict(zip(rows.schema.names, rows.schema.types, strict=True))
+    spark.createDataFrame(rows, from_arrow_schema(rows.schema)).createOrReplaceTempView("close")
+    signs = ("=", "<>", "<", "<=", ">", ">=", "<=>")
+    texts = [f"{one} {sign} {other}" for one in kinds for other in kinds for sign in signs if one != other]
+    there = spark.sql(f"SELECT {', '.join(texts)} FROM close").toArrow()
+    for text, wanted in zip(texts, there.columns, strict=True):
+        tree = Project(leaf, (Output("is", condition(text)),))
+        here = computed(duck, plain_nodes(tree, lambda _: types)[tree], rows)
+        assert here is not None, text
+        assert here.column("is").to_pylist() == wanted.to_pylist(), text
+    pairs = zip(
+        rows["a"].to_pylist(), rows["b"].to_pylist(), there.column(texts.index("a = b")).to_pylist(), strict=True
+    )
+    assert any((one == other) is not is_equal for one, other, is_equal in pairs), "no two of them were rounded"
+
+
 def test_spark_gives_decimals_the_types_that_we_give_them(spark: SparkSession) -> None:
     kinds = [(1, 0), (5, 5), (9, 2), (15, 2), (18, 6), (19, 0), (28, 4), (34, 2), (38, 0), (38, 6), (38, 20)]
     numbers = [f"CAST(NULL AS DECIMAL({digits},{behind}))" for digits, behind in kinds]

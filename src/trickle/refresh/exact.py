@@ -158,6 +158,13 @@ def are_comparable(one: pa.DataType, other: pa.DataType) -> bool:
     return max(digits[0], more[0]) + max(digits[1], more[1]) <= MOST_DIGITS
 
 
+def rounded_to(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """What Spark makes of two decimals to compare them, where none has room for both: digits behind the point go."""
+    if not (pa.types.is_decimal128(one) and pa.types.is_decimal128(other)) or are_comparable(one, other):
+        return None
+    return pa.decimal128(MOST_DIGITS, MOST_DIGITS - max(one.precision - one.scale, other.precision - other.scale))
+
+
 def _digits(type_: pa.DataType) -> tuple[int, int] | None:
     """How many digits a number has before the point and behind it."""
     if pa.types.is_signed_integer(type_):

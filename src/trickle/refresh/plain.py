@@ -271,7 +271,8 @@ def expression_type(expression: Expression, types: Types) -> pa.DataType | None:
         case exp.Count() if len(parts) == 1:
             return pa.int64() if parts[0] is not None or isinstance(expression.this, exp.Star) else None
     if isinstance(expression, _COMPARISONS):
-        return pa.bool_() if _is_comparison(expression.this, [expression.expression], types) else None
+        is_compared = _is_comparison(expression.this, [expression.expression], types) or _rounded_to(expression, types)
+        return pa.bool_() if is_compared else None
     return None
 
 
@@ -359,6 +360,12 @@ def _is_comparison(first: Expression, others: Iterable[Expression], types: Types
     return all(_are_comparable(one, expression_type(other, types)) for other in others)
 
 
+def _rounded_to(comparison: Expression, types: Types) -> pa.DataType | None:
+    """What both sides of a comparison are rounded to before they are compared, if they are."""
+    one, other = (expression_type(side, types) for side in (comparison.this, comparison.expression))
+    return exact.rounded_to(one, other) if one is not None and other is not None else None
+
+
 def _part_of_a_day(expression: exp.Extract | exp.Anonymous) -> str:
     """The unit of `EXTRACT(YEAR FROM d)` and of `year(d)`."""
     if isinstance(expression, exp.Anonymous):
@@ -370,10 +377,11 @@ def _part_of_a_day(expression: exp.Extract | exp.Anonymous) -> str:
 
 
 def _in_duckdb(node: Operator, types: Types) -> Operator:
-    """The node with every number cast to the type that it has in Spark."""
+    """The node with every number cast to the type that it has in Spark, also where it is compared."""
     if isinstance(node, Over):
         return _windows_in_duckdb(node, types)
-    if not any(found for expression in node.expressions for found in expression.find_all(*_COMPUTED)):
+    written = (found for expression in node.expressions for found in expression.find_all(*_COMPUTED, *_COMPARISONS))
+    if not any(written):
         return node
     return node.with_expressions(lambda expression: _with_casts(expression, types))
 
@@ -390,6 +398,9 @@ def _with_casts(expression: Expression, types: Types) -> Expression:
     result = expression.copy()
     for before, part in zip(list(expression.iter_expressions()), list(result.iter_expressions()), strict=True):
         part.replace(_with_casts(before, types))
+    if isinstance(expression, _COMPARISONS) and (rounded := _rounded_to(expression, types)):
+        for side in list(result.iter_expressions()):
+            side.replace(_cast(side.copy(), exact.in_duckdb(rounded)))
     is_number = isinstance(expression, _COMPUTED) and not isinstance(expression.parent, exp.Window)
     is_number = is_number and expression.arg_key != "ifs"  # WHEN … THEN … is no value itself
     type_ = expression_type(expression, types) if is_number else None
