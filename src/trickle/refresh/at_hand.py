@@ -34,7 +34,7 @@ from trickle.store.duck import Duck, Keys, Leaf
 from trickle.store.files import DataFiles, Files
 from trickle.store.leaves import PinnedLeaves, held, template
 from trickle.store.light import is_light, read
-from trickle.store.shelf import Shelf
+from trickle.store.searches import Searches, Wider
 from trickle.store.types import is_fed, is_itself
 from trickle.store.workspace import Kept, Workspace
 
@@ -50,7 +50,7 @@ class AtHand:
     workspace: Workspace
     duck: Duck
     files: Files
-    shelf: Shelf
+    searches: Searches
     feeds: dict[str, str] = field(default_factory=dict)
     """Change feed that several stream tables share → its view."""
     _kept: dict[str, Kept] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class AtHand:
             return
         version = snapshot.version if reading is Reading.AFTER else self.plan.versions[table].before
         key = "table", snapshot.location, snapshot.table_id, version
-        rows = self.shelf.get(key, lambda: read(snapshot, version))
+        rows = self.searches.shelf.get(key, lambda: read(snapshot, version))
         # Where history is gone, or the table had other columns then, Spark finds it out and says so.
         if rows is not None and {*columns} <= {*rows.column_names}:
             # Rows of no columns still count; Arrow cannot hold them, so they carry the first one.
@@ -133,7 +133,7 @@ class AtHand:
 
     # Without Spark
 
-    def matching(self, gather: SemiJoin, keys: pa.Table, name: str) -> Operator | None:
+    def matching(self, gather: SemiJoin, keys: pa.Table, name: str, wider: Wider) -> Operator | None:
         """The rows of a large table that match keys at hand, where they can be found here.
 
         What only Spark can tell of their condition is told where they are used.
@@ -147,7 +147,7 @@ class AtHand:
         if isinstance(gather.input, Filter):
             types = {} if self._is_legacy else _types_in_table(snapshot, scan)
             here, rest = split_condition(gather.input.condition, types)
-        found = self._found(snapshot, scan, Keys(gather.pairs, keys, gather.null_safe), here, name)
+        found = self._found(snapshot, scan, Keys(gather.pairs, keys, gather.null_safe), here, wider, name)
         if found is None:
             return None
         self.hold(name, found)
@@ -155,7 +155,7 @@ class AtHand:
         return rows if rest is None else Filter(rows, rest)
 
     def _found(
-        self, snapshot: Snapshot, scan: Scan, keys: Keys, condition: Expression | None, name: str
+        self, snapshot: Snapshot, scan: Scan, keys: Keys, condition: Expression | None, wider: Wider, name: str
     ) -> Kept | None:
         fields = snapshot.schema(source for source, _ in scan.reads)
         schema = StructType(
@@ -163,7 +163,7 @@ class AtHand:
         )
         if not keys.values.num_rows:
             return self.workspace.keep_local(to_arrow_schema(schema).empty_table(), schema, name)
-        rows = self.duck.matching(snapshot, scan.reads, keys, condition)
+        rows = self.searches.matching(snapshot, scan.reads, keys, condition, wider)
         return self.workspace.keep_local(rows, schema, name) if rows is not None else None
 
     def nearer(self, root: Operator, *, even_if_trivial: bool = False) -> Operator:

@@ -360,10 +360,11 @@ def _is_comparison(first: Expression, others: Iterable[Expression], types: Types
     return all(_are_comparable(one, expression_type(other, types)) for other in others)
 
 
-def _rounded_to(comparison: Expression, types: Types) -> pa.DataType | None:
-    """What both sides of a comparison are rounded to before they are compared, if they are."""
+def _rounded_to(comparison: Expression, types: Types) -> str | None:
+    """The type, as DuckDB calls it, that both sides of a comparison are rounded to first, if they are."""
     one, other = (expression_type(side, types) for side in (comparison.this, comparison.expression))
-    return exact.rounded_to(one, other) if one is not None and other is not None else None
+    rounded = exact.rounded_to(one, other) if one is not None and other is not None else None
+    return exact.in_duckdb(rounded) if rounded is not None else None
 
 
 def _part_of_a_day(expression: exp.Extract | exp.Anonymous) -> str:
@@ -400,7 +401,7 @@ def _with_casts(expression: Expression, types: Types) -> Expression:
         part.replace(_with_casts(before, types))
     if isinstance(expression, _COMPARISONS) and (rounded := _rounded_to(expression, types)):
         for side in list(result.iter_expressions()):
-            side.replace(_cast(side.copy(), exact.in_duckdb(rounded)))
+            side.replace(_cast(side.copy(), rounded))
     is_number = isinstance(expression, _COMPUTED) and not isinstance(expression.parent, exp.Window)
     is_number = is_number and expression.arg_key != "ifs"  # WHEN … THEN … is no value itself
     type_ = expression_type(expression, types) if is_number else None

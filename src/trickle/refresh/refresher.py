@@ -19,6 +19,7 @@ from trickle.refresh.tick import GoesOn, Tick
 from trickle.store.duck import Duck
 from trickle.store.feeds import Feeds
 from trickle.store.files import Files
+from trickle.store.searches import Searches
 from trickle.store.workspace import is_local
 
 _FULL_ON_REQUEST = "asked for with FULL"
@@ -142,7 +143,8 @@ class Refresher:
         if self._executor is None:
             session = self.context.session
             feeds = Feeds(session, self.context.definitions.columns_read)
-            resources = Resources(session, feeds, Files(session), Duck(is_local(session)), self.pool)
+            duck = Duck(is_local(session))
+            resources = Resources(session, feeds, Files(session), duck, Searches(duck, feeds.shelf), self.pool)
             self._executor = Executor(self.context.logs, self.context.programs, resources)
         return self._executor
 

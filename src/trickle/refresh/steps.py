@@ -6,22 +6,24 @@ is at hand from then on, the rest stays with Spark. Steps that do not need each 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StringType
 
 from trickle.algebra.operator import Operator, walk
+from trickle.algebra.origin import origins
 from trickle.algebra.over import Over
-from trickle.algebra.program import Program, Step, StepKind
+from trickle.algebra.program import Program, Step, StepKind, searched
 from trickle.algebra.prune import prune
 from trickle.algebra.reference import Reference
-from trickle.algebra.scan import Reading
+from trickle.algebra.scan import Reading, Scan
 from trickle.algebra.semi_join import SemiJoin
 from trickle.algebra.storage import STORED
 from trickle.algebra.top_k import TopK
@@ -31,11 +33,13 @@ from trickle.refresh.apply import Change
 from trickle.refresh.at_hand import AtHand
 from trickle.refresh.gather import narrowed
 from trickle.refresh.plan import RefreshPlan
+from trickle.refresh.window import SourceWindow
 from trickle.store.duck import Duck
 from trickle.store.feeds import Feeds
 from trickle.store.files import Files
 from trickle.store.leaves import held, template
 from trickle.store.light import CHANGE_TYPE
+from trickle.store.searches import Searches
 from trickle.store.workspace import Kept, Workspace
 
 T = TypeVar("T")
@@ -58,6 +62,7 @@ class Resources:
     feeds: Feeds
     files: Files
     duck: Duck
+    searches: Searches
     pool: str | None = None
     """The pool of Spark's fair scheduler that jobs go to."""
     large: set[tuple[str, str]] = field(default_factory=set)
@@ -93,7 +98,9 @@ class Steps:
         self._plan = plan
         self._workspace = workspace
         self._refresh_id = refresh_id
-        self._at_hand = AtHand(plan, workspace, resources.duck, resources.files, resources.feeds.shelf)
+        self._at_hand = AtHand(plan, workspace, resources.duck, resources.files, resources.searches)
+        self._known: dict[str, Step] = {}
+        """The steps of the program under way, by name."""
 
     def read_feeds(self, program: Program) -> dict[str, Kept]:
         """The changes of every source. They may turn out to be none, and then another program is the one to run."""
@@ -101,10 +108,8 @@ class Steps:
         return self._at_once({table: partial(self._read_feed, step) for table, step in feeds.items()})
 
     def _read_feed(self, step: Step) -> Kept:
-        window = next(window for window in self._plan.windows if window.key == step.table)
-        source, columns = self._plan.pins[step.table], [name for name in step.operator.columns if name != WEIGHT]
-        few = self._resources.duck.may_hold(window.rows_changed)
-        rows = self._resources.feeds.rows(source, window.before, columns) if few else None
+        window, source, columns = self._window(step), self._plan.pins[step.table], _fed(step)
+        rows = self._short_feed(step)
         if rows is None:
             versions = self._plan.versions[step.table]
             shared = self._resources.feeds.view(versions, window.rows_changed, columns, source.fields)
@@ -121,9 +126,18 @@ class Steps:
         )
         return self.keep(self.frame(step.operator), f"feed_{step.name}")
 
+    def _short_feed(self, step: Step) -> pa.Table | None:
+        window = self._window(step)
+        few = self._resources.duck.may_hold(window.rows_changed)
+        return self._resources.feeds.rows(self._plan.pins[step.table], window.before, _fed(step)) if few else None
+
+    def _window(self, step: Step) -> SourceWindow:
+        return next(window for window in self._plan.windows if window.key == step.table)
+
     def gather(self, program: Program, feeds: Mapping[str, Kept]) -> Change:
         """Runs every step but the last, whose result is computed where it is applied, unless it is at hand."""
         self._at_hand.read_small(program)
+        self._known = {step.name: step for step in program.steps}
         for step in program.steps[:-1]:
             if step.kind is StepKind.CHANGES:
                 self.use(step.name, feeds[step.table])
@@ -161,13 +175,45 @@ class Steps:
             keys = Reference(name, keys.columns)
         gather = replace(gather, keys=keys)
         values = self._at_hand[keys.step].local
-        found = self._at_hand.matching(gather, values, f"{step.name}_rows") if values is not None else None
+        wider = partial(self._all_values, step.operator.inputs[1], gather.pairs[0][1])
+        found = self._at_hand.matching(gather, values, f"{step.name}_rows", wider) if values is not None else None
         if found is None:
             self.use(
                 step.name, self.keep(self.frame(gather if values is None else narrowed(gather, values)), step.name)
             )
             return Reference(step.name, gather.columns)
         return found
+
+    def _all_values(self, keys: Operator, name: str) -> list[pa.ChunkedArray]:
+        """All the values that keys are taken from; none where they are more than rows have changed."""
+        found = [values.unique() for values in self._values(keys, name)]
+        changed = sum(window.rows_changed for window in self._plan.windows)
+        return [pa.chunked_array([values]) for values in found] if sum(map(len, found)) <= changed else []
+
+    def _values(self, keys: Operator, name: str) -> Iterator[pa.ChunkedArray]:
+        """The values that a column of keys is taken from, whichever of them this query looks for."""
+        for found, column in origins(keys, name):
+            step = self._known[found]
+            scan = searched(step.operator)
+            if step.kind is StepKind.CHANGES:
+                rows = self._short_feed(step)
+                if rows is not None:
+                    yield rows.column(column)
+            elif scan:
+                yield from self._gathered_values(step, scan, column)
+            else:
+                yield from self._values(step.operator, column)
+
+    def _gathered_values(self, step: Step, scan: Scan, name: str) -> Iterator[pa.ChunkedArray]:
+        """A column of what was found for all, or else of what was for this query."""
+        gather, sources = step.operator, {name: source for source, name in scan.reads}
+        assert isinstance(gather, SemiJoin)
+        snapshot = self._plan.pins.get(scan.table)
+        wide = snapshot and self._resources.searches.values(snapshot, sources[gather.pairs[0][0]], sources[name])
+        if wide is not None:
+            yield wide
+        elif step.name in self._at_hand and (rows := self._at_hand[step.name].local) is not None:
+            yield rows.column(name)
 
     def read_stored(self, columns: Sequence[str]) -> None:
         """Brings what is stored to hand, where it is little."""
@@ -207,6 +253,11 @@ class Steps:
 
     def frame(self, node: Operator) -> DataFrame:
         return self._workspace.sql(self._at_hand.text(node))
+
+
+def _fed(step: Step) -> list[str]:
+    """The columns of a source that its changes are read in."""
+    return [name for name in step.operator.columns if name != WEIGHT]
 
 
 def _pruned(keys: Operator, wanted: frozenset[str]) -> Operator:

@@ -112,26 +112,33 @@ class Duck:
         return rows <= MOST_ROWS
 
     def matching(
-        self, snapshot: Snapshot, reads: Sequence[tuple[str, str]], keys: Keys, condition: exp.Expr | None = None
+        self,
+        snapshot: Snapshot,
+        reads: Sequence[tuple[str, str]],
+        keys: Keys,
+        condition: exp.Expr | None = None,
+        among: pa.Table | None = None,
     ) -> pa.Table | None:
         """The rows of a table that match the keys, in (column, its name here); None where Spark has to search.
 
-        Those that do not satisfy a condition, one of DuckDB's over these names, are left out.
+        Those that do not satisfy a condition, one of DuckDB's over these names, are left out. Where the rows that may
+        match are at hand, they are looked for `among` these.
         """
-        files = self._searched(snapshot, reads, keys)
-        if files is None:
+        files = self._searched(snapshot, reads, keys) if among is None else None
+        if files is None and among is None:
             return None
         sources = [source for source, _ in reads]
         places = {name: f"c{number}" for number, (_, name) in enumerate(reads)}
         wanted = {f"k{number}": keys.values.column(key) for number, (_, key) in enumerate(keys.pairs)}
         matches = _matches([places[column] for column, _ in keys.pairs], wanted, keys.null_safe)
+        rows = _placed(sources, files) if files else f"(SELECT {_listed(sources)} FROM among)"
         found = self._query(
-            f"SELECT {', '.join(places.values())} FROM {_placed(sources, files)} AS t SEMI JOIN k ON {matches}"
-            + _living(files)
+            f"SELECT {', '.join(places.values())} FROM {rows} AS t SEMI JOIN k ON {matches}"
+            + (_living(files) if files else "")
             + _where(condition, places),
             to_arrow_schema(snapshot.schema(sources)),
             k=pa.table(wanted),
-            **_leaving_out(files),
+            **(_leaving_out(files) if files else {"among": among}),
         )
         return found.rename_columns([name for _, name in reads]) if found is not None else None
 

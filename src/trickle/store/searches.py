@@ -1,0 +1,151 @@
+"""Searches: rows of a large table that several refreshes look for, found by one scan for all of them.
+
+A search reads the whole of a column, however few rows it finds, and refreshes of one tick look for much the same: the
+lines of the orders that changed. Where the last version of a table was searched several times by one column, the first
+search of the next version is for all keys that anybody may look for, in all columns that were asked for; the others are
+answered from what it found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+
+from trickle.store.delta_log import Snapshot
+from trickle.store.duck import Duck, Keys
+from trickle.store.shelf import Shelf
+from trickle.store.types import is_filed
+
+OFTEN = 3
+"""So many searches of one version are worth a wide one: it takes as long as two of them."""
+
+MOST_KEYS = 100_000
+MOST_ROWS = 400_000
+"""More keys are not looked for widely, and more rows not kept: they would leave no room for anything else."""
+
+_REMEMBERED = 1_000
+
+Reads = Sequence[tuple[str, str]]
+"""(column of the table, its name here)"""
+
+Wider = Callable[[], Iterable[pa.ChunkedArray]]
+"""The values that those looked for are some of, as far as that is known. None at all where they are too many."""
+
+
+@dataclass
+class _Habit:
+    """How a table is searched by one column: now, and at the version before."""
+
+    version: int
+    times: int = 0
+    columns: frozenset[str] = frozenset()
+    last_times: int = 0
+    last_columns: frozenset[str] = frozenset()
+    wide: int = 0
+    """Wide searches of this version, and how many others they have answered."""
+    answered: int = 0
+    most_keys: int | None = None
+    """Fewer than MOST_KEYS where that many once found too much."""
+
+    def at(self, version: int) -> _Habit:
+        """The habit as a search of this version finds it."""
+        if version == self.version:
+            return self
+        return _Habit(version, last_times=self.times, last_columns=self.columns, most_keys=self.most_keys)
+
+    @property
+    def is_worth_more(self) -> bool:
+        """Whether to search widely: what was searched often, and as long as it answers others."""
+        return self.last_times >= OFTEN and self.wide <= self.answered
+
+
+@dataclass
+class Searches:
+    """What was searched for lately, and what was found."""
+
+    duck: Duck
+    shelf: Shelf
+    _habits: dict[Hashable, _Habit] = field(default_factory=dict)
+    _searching: Lock = field(default_factory=Lock)
+    """Held by a wide search: who looks for the same meanwhile finds it done."""
+
+    def matching(
+        self, snapshot: Snapshot, reads: Reads, keys: Keys, condition: exp.Expr | None, wider: Wider
+    ) -> pa.Table | None:
+        """The rows of a table that match keys, as Duck.matching finds them."""
+        compared = _compared(reads, keys)
+        if compared is None:
+            return self.duck.matching(snapshot, reads, keys, condition)
+        wanted = keys.values.column(keys.pairs[0][1]).drop_null()
+        sources = frozenset(source for source, _ in reads)
+        with self._searching:
+            habit = self._noted(snapshot, compared, sources)
+            rows = self._found(snapshot, compared, sources, wanted)
+            if rows is not None:
+                habit.answered += 1
+            elif habit.is_worth_more:
+                rows = self._search(snapshot, compared, habit, wanted, wider)
+        return self.duck.matching(snapshot, reads, keys, condition, rows)
+
+    def values(self, snapshot: Snapshot, compared: str, column: str) -> pa.ChunkedArray | None:
+        """A column of the rows that a wide search has found; None where there was none."""
+        rows = self.shelf.peek(_name(snapshot, compared, "rows"))
+        return rows.column(column) if rows is not None and column in rows.column_names else None
+
+    def _noted(self, snapshot: Snapshot, compared: str, sources: frozenset[str]) -> _Habit:
+        place = snapshot.location, snapshot.table_id, compared
+        habit = self._habits.pop(place, _Habit(snapshot.version)).at(snapshot.version)
+        habit.times += 1
+        habit.columns |= sources
+        self._habits[place] = habit
+        while len(self._habits) > _REMEMBERED:
+            self._habits.pop(next(iter(self._habits)))
+        return habit
+
+    def _found(
+        self, snapshot: Snapshot, compared: str, sources: frozenset[str], wanted: pa.ChunkedArray
+    ) -> pa.Table | None:
+        """Rows among which all those wanted are."""
+        keys, rows = (self.shelf.peek(_name(snapshot, compared, what)) for what in ("keys", "rows"))
+        if keys is None or rows is None or not sources <= {*rows.column_names}:
+            return None
+        is_known = pc.all(pc.is_in(wanted, value_set=keys.column(0)), min_count=0).as_py()
+        return rows if is_known else None
+
+    def _search(
+        self, snapshot: Snapshot, compared: str, habit: _Habit, wanted: pa.ChunkedArray, wider: Wider
+    ) -> pa.Table | None:
+        """The rows for all keys that may be looked for, put by for others; None where that is too much."""
+        earlier = self.shelf.peek(_name(snapshot, compared, "keys"))
+        more = [values for values in wider() if values.type == wanted.type]
+        chunks = [chunk for values in (wanted, *more) for chunk in values.chunks]
+        chunks += [] if earlier is None else earlier.column(0).chunks
+        keys = pa.table({compared: pa.chunked_array(chunks, wanted.type).unique().drop_null()})
+        if not more or keys.num_rows > (habit.most_keys or MOST_KEYS):
+            return None
+        habit.wide += 1
+        columns = sorted(habit.columns | (habit.last_columns & snapshot.fields.keys()))
+        reads = [(name, name) for name in columns if is_filed(snapshot.type(name))]
+        rows = self.duck.matching(snapshot, reads, Keys(((compared, compared),), keys, null_safe=False))
+        if rows is None or rows.num_rows > MOST_ROWS:
+            habit.most_keys = max(keys.num_rows // 2, 1)
+            return None
+        self.shelf.put(_name(snapshot, compared, "keys"), keys)
+        self.shelf.put(_name(snapshot, compared, "rows"), rows)
+        return rows
+
+
+def _compared(reads: Reads, keys: Keys) -> str | None:
+    """The one column of the table that is searched; None where there are several, or NULL is looked for."""
+    if len(keys.pairs) > 1 or (keys.null_safe and keys.values.column(keys.pairs[0][1]).null_count):
+        return None
+    return next(source for source, name in reads if name == keys.pairs[0][0])
+
+
+def _name(snapshot: Snapshot, compared: str, what: str) -> Hashable:
+    return "search", snapshot.location, snapshot.table_id, snapshot.version, compared, what
