@@ -9,10 +9,11 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import pytest
+from rich.console import Console
 
 from trickle.cli.console import CsvConsole, JsonConsole, PeopleConsole, Rows
 from trickle.cli.prompt import is_complete
-from trickle.cli.reports import duration
+from trickle.cli.reports import duration, status_table
 from trickle.cli.values import csv_cell, jsonable, shown
 from trickle.errors import UserError
 
@@ -52,6 +53,21 @@ def test_table_tells_null_from_the_text_null(capsys: pytest.CaptureFixture[str])
     PeopleConsole().rows(Rows(("name", "n"), [(None, 1), ("x", None)]))
     printed = capsys.readouterr().out
     assert printed.splitlines()[2:] == ["NULL      1", "x      NULL", "(2 rows)"]
+
+
+@pytest.mark.parametrize(("width", "is_all"), [(80, False), (140, True)])
+def test_what_matters_of_a_status_can_be_read_on_a_narrow_screen(width: int, is_all: bool) -> None:
+    row = {
+        "name": "customer_totals", "mode": "AUTO", "schedule": "10s", "status": "ACTIVE", "failures": 0,
+        "lag_seconds": 12.0, "next_due": None, "last_action": "DIFFERENTIAL", "last_rows": 7,
+        "last_seconds": 0.25, "last_predicted": 0.3, "last_reason": "1 changed row in the log",
+    }  # fmt: skip
+    out = io.StringIO()
+    Console(file=out, width=width).print(status_table([row]))
+    printed = out.getvalue()
+    assert all(text in printed for text in ("customer_totals", "ACTIVE", "12 s", "DIFFERENTIAL", "0.25"))
+    assert ("AUTO" in printed, "changed row" in printed) == (is_all, is_all)
+    assert "…" not in printed
 
 
 def test_wide_table_is_not_cut_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,18 +7,19 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rich import box
-from rich.console import RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 from trickle.api import StreamTableStatus, report_row, status_row
 from trickle.catalog.model import RefreshRecord
-from trickle.cli.console import ACTION_STYLES, Rows, action_text, cell
+from trickle.cli.console import ACTION_STYLES, NARROW, Rows, action_text, cell
 
 HOUR, DAY = 3600, 86400
 OFF = 2.0
 """A prediction that is off by more than this factor is pointed out."""
 STATUS_COLUMNS = tuple(StreamTableStatus.__dataclass_fields__)
+_LEFT_OUT = ("mode", "schedule", "rows", "reason")
 
 
 def report_rows(records: Sequence[RefreshRecord]) -> list[dict[str, Any]]:
@@ -60,7 +61,7 @@ def status_rows(tables: Sequence[StreamTableStatus]) -> Rows:
 def status_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
     if not rows:
         return Text("no stream tables yet; CREATE STREAM TABLE … AS SELECT … makes one")
-    table = _table("name", "mode", "schedule", "status")
+    table = _table("name", "mode", "schedule", "status", kind=_StatusTable)
     table.add_column("lag", justify="right", no_wrap=True)
     table.add_column("due", justify="right", no_wrap=True)
     table.add_column("last refresh", no_wrap=True)
@@ -84,6 +85,19 @@ def status_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
             Text(row["last_reason"] or ""),
         )
     return table
+
+
+class _StatusTable(Table):
+    """On a narrow screen some columns are left out, so that the others can be read."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        every = self.columns
+        if options.max_width < NARROW:
+            self.columns = [column for column in every if column.header not in _LEFT_OUT]
+        try:
+            yield from super().__rich_console__(console, options)
+        finally:
+            self.columns = every
 
 
 def history_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
@@ -141,8 +155,8 @@ def size(held: int) -> str:
     return f"{held / 1e6:.0f} MB"
 
 
-def _table(*names: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", show_edge=False, pad_edge=False)
+def _table(*names: str, kind: type[Table] = Table) -> Table:
+    table = kind(box=box.SIMPLE_HEAD, header_style="bold", show_edge=False, pad_edge=False)
     for name in names:
         table.add_column(name, no_wrap=True)
     return table
