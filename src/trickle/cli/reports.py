@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -93,7 +94,8 @@ class _StatusTable(Table):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         every = self.columns
         if options.max_width < NARROW:
-            self.columns = [column for column in every if column.header not in _LEFT_OUT]
+            left = (column for column in every if column.header not in _LEFT_OUT)
+            self.columns = [replace(column, _index=place) for place, column in enumerate(left)]
         try:
             yield from super().__rich_console__(console, options)
         finally:
