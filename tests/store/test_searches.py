@@ -143,6 +143,16 @@ def test_a_version_is_searched_widely_only_where_the_one_before_was_searched_oft
     assert searches.values(snapshot, "k", "m") is None
 
 
+def test_keys_of_another_type_are_left_to_spark(spark: SparkSession, searches: Searches, location: str) -> None:
+    learn(searches, snapshot_of(spark, location))
+    add(location, range(10))
+    snapshot = snapshot_of(spark, location)
+    searches.matching(snapshot, reads(*COLUMNS), wanted([1]), None, lambda: wide(range(10)))
+    assert searches.values(snapshot, "k", "m") is not None
+    other = Keys((("n_k", "key"),), pa.table({"key": pa.array([1], pa.int32())}), null_safe=False)
+    assert searches.matching(snapshot, reads(*COLUMNS), other, None, lambda: wide(range(10))) is None
+
+
 def test_what_answers_nobody_is_not_searched_widely_again(
     spark: SparkSession, searches: Searches, location: str
 ) -> None:

@@ -37,7 +37,7 @@ def test_tables_that_share_their_searches_are_right(t: trickle.Trickle) -> None:
     t.sql("CREATE TABLE lines AS SELECT id % 190 AS order_id, id AS number, id * 31 % 101 AS price FROM range(800)")
     for name, query in QUERIES.items():
         t.create_stream_table(name, query, mode="DIFFERENTIAL")
-    for number in range(4):
+    for number in range(3):
         for change in CHANGES:
             t.sql(change.format(n=number + 1))
         for record in t.refresh():

@@ -14,6 +14,7 @@ from threading import Lock
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_schema
 from sqlglot import exp
 
 from trickle.store.delta_log import Snapshot
@@ -78,7 +79,7 @@ class Searches:
         self, snapshot: Snapshot, reads: Reads, keys: Keys, condition: exp.Expr | None, wider: Wider
     ) -> pa.Table | None:
         """The rows of a table that match keys, as Duck.matching finds them."""
-        compared = _compared(reads, keys)
+        compared = _compared(snapshot, reads, keys)
         if compared is None:
             return self.duck.matching(snapshot, reads, keys, condition)
         wanted = keys.values.column(keys.pairs[0][1]).drop_null()
@@ -140,11 +141,15 @@ class Searches:
         return rows
 
 
-def _compared(reads: Reads, keys: Keys) -> str | None:
-    """The one column of the table that is searched; None where there are several, or NULL is looked for."""
-    if len(keys.pairs) > 1 or (keys.null_safe and keys.values.column(keys.pairs[0][1]).null_count):
+def _compared(snapshot: Snapshot, reads: Reads, keys: Keys) -> str | None:
+    """The one column that is searched; None where there are several, or NULL or another type is looked for."""
+    if len(keys.pairs) > 1:
         return None
-    return next(source for source, name in reads if name == keys.pairs[0][0])
+    [(name, key)] = keys.pairs
+    compared = next(source for source, known in reads if known == name)
+    wanted = keys.values.column(key)
+    is_plain = wanted.type == to_arrow_schema(snapshot.schema([compared])).types[0]
+    return compared if is_plain and not (keys.null_safe and wanted.null_count) else None
 
 
 def _name(snapshot: Snapshot, compared: str, what: str) -> Hashable:
