@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -17,6 +16,7 @@ from pyarrow import parquet
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
+from store.rows import multiset
 from trickle.algebra.aggregate import Aggregate, consolidated, distinct
 from trickle.algebra.expand import Expand
 from trickle.algebra.expressions import Output, column, passing
@@ -407,11 +407,6 @@ def duck() -> Iterator[Duck]:
 def view(spark: SparkSession) -> str:
     spark.createDataFrame(ROWS, from_arrow_schema(ROWS.schema)).createOrReplaceTempView("plain_rows")
     return "plain_rows"
-
-
-def multiset(rows: pa.Table) -> Counter[str]:
-    """Rows by their values as they print: NaN is NaN, and −0.0 is not 0.0."""
-    return Counter(repr(tuple(row.values())) for row in rows.to_pylist())
 
 
 def computed(duck: Duck, plain: Plain, rows: pa.Table = ROWS) -> pa.Table | None:

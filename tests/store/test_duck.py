@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +11,7 @@ from pyarrow import parquet
 from pyspark.sql import SparkSession
 from sqlglot import parse_one
 
+from store.rows import multiset, snapshot_of
 from trickle.algebra.expressions import passing
 from trickle.algebra.inner_join import InnerJoin
 from trickle.algebra.project import Project
@@ -22,7 +22,6 @@ from trickle.store.delta_log import Snapshot
 from trickle.store.duck import Duck, Keys
 from trickle.store.files import DataFiles
 from trickle.store.light import CHANGE_TYPE, read_changes
-from trickle.store.logs import DeltaLogs
 
 SHAPE = (
     "i INT, l BIGINT, t TINYINT, s STRING, d DECIMAL(38,6), day DATE, b BOOLEAN, bin BINARY, "
@@ -49,23 +48,6 @@ def location(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> s
     )
     spark.sql(f"INSERT INTO delta.{quote(place)} SELECT * FROM VALUES {ROWS}")
     return place
-
-
-@pytest.fixture
-def duck() -> Iterator[Duck]:
-    opened = Duck(is_local=True)
-    yield opened
-    opened.close()
-
-
-def snapshot_of(spark: SparkSession, location: str) -> Snapshot:
-    found = DeltaLogs(spark).snapshot(location)
-    assert found
-    return found
-
-
-def multiset(rows: pa.Table) -> Counter[str]:
-    return Counter(repr(tuple(row.values())) for row in rows.to_pylist())
 
 
 @pytest.mark.parametrize("null_safe", [False, True])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -13,21 +12,14 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 from sqlglot import parse_one
 
+from store.rows import multiset, snapshot_of
 from trickle.store import searches as module
 from trickle.store.delta_log import Snapshot
 from trickle.store.duck import Duck, Keys
-from trickle.store.logs import DeltaLogs
 from trickle.store.searches import OFTEN, Searches
 from trickle.store.shelf import Shelf
 
 COLUMNS = ("k", "s", "m")
-
-
-@pytest.fixture
-def duck() -> Iterator[Duck]:
-    opened = Duck(is_local=True)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture
@@ -49,12 +41,6 @@ def add(place: str, numbers: range) -> None:
     write_deltalake(place, pa.table({"k": pa.array(keys, pa.int64()), "s": texts, "m": amounts}), mode="append")
 
 
-def snapshot_of(spark: SparkSession, location: str) -> Snapshot:
-    found = DeltaLogs(spark).snapshot(location)
-    assert found
-    return found
-
-
 def wanted(values: list[int | None], *, null_safe: bool = False) -> Keys:
     return Keys((("n_k", "key"),), pa.table({"key": pa.array(values, pa.int64())}), null_safe)
 
@@ -63,13 +49,8 @@ def reads(*columns: str) -> list[tuple[str, str]]:
     return [(name, f"n_{name}") for name in columns]
 
 
-def wide(values: range) -> list[pa.ChunkedArray]:
-    return [pa.chunked_array([pa.array(values, pa.int64())])]
-
-
-def multiset(rows: pa.Table | None) -> Counter[str]:
-    assert rows is not None
-    return Counter(repr(tuple(row.values())) for row in rows.to_pylist())
+def wide(values: range) -> list[pa.Array]:
+    return [pa.array(values, pa.int64())]
 
 
 def learn(searches: Searches, snapshot: Snapshot) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -39,13 +38,6 @@ def written(spark: SparkSession, place: str, *more: str) -> str:
 def location(spark: SparkSession, tmp_path: Path) -> str:
     """A table of ours without vectors, in two files."""
     return written(spark, str(tmp_path / "a table"))
-
-
-@pytest.fixture
-def duck() -> Iterator[Duck]:
-    opened = Duck(is_local=True)
-    yield opened
-    opened.close()
 
 
 def snapshot_of(location: str) -> Snapshot:

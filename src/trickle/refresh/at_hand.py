@@ -35,6 +35,7 @@ from trickle.store.files import DataFiles, Files
 from trickle.store.leaves import PinnedLeaves, held, template
 from trickle.store.light import is_light, read
 from trickle.store.searches import Searches, Wider
+from trickle.store.shelf import Shelf
 from trickle.store.types import is_fed, is_itself
 from trickle.store.workspace import Kept, Workspace
 
@@ -50,6 +51,7 @@ class AtHand:
     workspace: Workspace
     duck: Duck
     files: Files
+    shelf: Shelf
     searches: Searches
     feeds: dict[str, str] = field(default_factory=dict)
     """Change feed that several stream tables share → its view."""
@@ -89,7 +91,7 @@ class AtHand:
             return
         version = snapshot.version if reading is Reading.AFTER else self.plan.versions[table].before
         key = "table", snapshot.location, snapshot.table_id, version
-        rows = self.searches.shelf.get(key, lambda: read(snapshot, version))
+        rows = self.shelf.get(key, lambda: read(snapshot, version))
         # Where history is gone, or the table had other columns then, Spark finds it out and says so.
         if rows is not None and {*columns} <= {*rows.column_names}:
             # Rows of no columns still count; Arrow cannot hold them, so they carry the first one.

@@ -23,7 +23,7 @@ from trickle.algebra.over import Over
 from trickle.algebra.program import Program, Step, StepKind, searched
 from trickle.algebra.prune import prune
 from trickle.algebra.reference import Reference
-from trickle.algebra.scan import Reading, Scan
+from trickle.algebra.scan import Reading
 from trickle.algebra.semi_join import SemiJoin
 from trickle.algebra.storage import STORED
 from trickle.algebra.top_k import TopK
@@ -98,7 +98,9 @@ class Steps:
         self._plan = plan
         self._workspace = workspace
         self._refresh_id = refresh_id
-        self._at_hand = AtHand(plan, workspace, resources.duck, resources.files, resources.searches)
+        self._at_hand = AtHand(
+            plan, workspace, resources.duck, resources.files, resources.feeds.shelf, resources.searches
+        )
         self._known: dict[str, Step] = {}
         """The steps of the program under way, by name."""
 
@@ -184,36 +186,45 @@ class Steps:
             return Reference(step.name, gather.columns)
         return found
 
-    def _all_values(self, keys: Operator, name: str) -> list[pa.ChunkedArray]:
+    def _all_values(self, keys: Operator, name: str) -> list[pa.Array]:
         """All the values that keys are taken from; none where they are more than rows have changed."""
         found = [values.unique() for values in self._values(keys, name)]
         changed = sum(window.rows_changed for window in self._plan.windows)
-        return [pa.chunked_array([values]) for values in found] if sum(map(len, found)) <= changed else []
+        return found if sum(map(len, found)) <= changed else []
 
     def _values(self, keys: Operator, name: str) -> Iterator[pa.ChunkedArray]:
         """The values that a column of keys is taken from, whichever of them this query looks for."""
-        for found, column in origins(keys, name):
-            step = self._known[found]
-            scan = searched(step.operator)
-            if step.kind is StepKind.CHANGES:
-                rows = self._short_feed(step)
-                if rows is not None:
-                    yield rows.column(column)
-            elif scan:
-                yield from self._gathered_values(step, scan, column)
-            else:
-                yield from self._values(step.operator, column)
+        waiting, seen = list(origins(keys, name)), set()
+        while waiting:
+            place = waiting.pop()
+            if place in seen:
+                continue
+            seen.add(place)
+            step, column = self._known[place[0]], place[1]
+            if step.kind is StepKind.COMPUTE:
+                waiting += origins(step.operator, column)
+                continue
+            look = self._fed_values if step.kind is StepKind.CHANGES else self._found_values
+            values = look(step, column)
+            if values is not None:
+                yield values
 
-    def _gathered_values(self, step: Step, scan: Scan, name: str) -> Iterator[pa.ChunkedArray]:
+    def _fed_values(self, changes: Step, name: str) -> pa.ChunkedArray | None:
+        rows = self._short_feed(changes)
+        return rows.column(name) if rows is not None else None
+
+    def _found_values(self, gather: Step, name: str) -> pa.ChunkedArray | None:
         """A column of what was found for all, or else of what was for this query."""
-        gather, sources = step.operator, {name: source for source, name in scan.reads}
-        assert isinstance(gather, SemiJoin)
-        snapshot = self._plan.pins.get(scan.table)
-        wide = snapshot and self._resources.searches.values(snapshot, sources[gather.pairs[0][0]], sources[name])
-        if wide is not None:
-            yield wide
-        elif step.name in self._at_hand and (rows := self._at_hand[step.name].local) is not None:
-            yield rows.column(name)
+        scan, snapshot = searched(gather.operator), self._plan.pins.get(gather.table)
+        assert isinstance(gather.operator, SemiJoin)
+        assert scan is not None
+        sources = {known: source for source, known in scan.reads}
+        compared = sources[gather.operator.pairs[0][0]]
+        wide = self._resources.searches.values(snapshot, compared, sources[name]) if snapshot else None
+        if wide is not None or gather.name not in self._at_hand:
+            return wide
+        rows = self._at_hand[gather.name].local
+        return rows.column(name) if rows is not None else None
 
     def read_stored(self, columns: Sequence[str]) -> None:
         """Brings what is stored to hand, where it is little."""

@@ -80,6 +80,11 @@ class Keys:
     values: pa.Table
     null_safe: bool
 
+    def compared(self, reads: Iterable[tuple[str, str]]) -> list[str]:
+        """The columns that are compared, by their names in the files."""
+        sources = {name: source for source, name in reads}
+        return [sources[column] for column, _ in self.pairs]
+
 
 @dataclass
 class Duck:
@@ -112,33 +117,50 @@ class Duck:
         return rows <= MOST_ROWS
 
     def matching(
+        self, snapshot: Snapshot, reads: Sequence[tuple[str, str]], keys: Keys, condition: exp.Expr | None = None
+    ) -> pa.Table | None:
+        """The rows of a table that match the keys, in (column, its name here); None where Spark has to search.
+
+        Those that do not satisfy a condition, one of DuckDB's over these names, are left out.
+        """
+        files = self._searched(snapshot, reads, keys)
+        if files is None:
+            return None
+        rows = _placed([source for source, _ in reads], files)
+        return self._matching(snapshot, reads, keys, condition, rows, _living(files), _leaving_out(files))
+
+    def matching_among(
         self,
+        rows: pa.Table,
         snapshot: Snapshot,
         reads: Sequence[tuple[str, str]],
         keys: Keys,
         condition: exp.Expr | None = None,
-        among: pa.Table | None = None,
     ) -> pa.Table | None:
-        """The rows of a table that match the keys, in (column, its name here); None where Spark has to search.
+        """The same, of a table whose rows that may match are at hand."""
+        listed = f"(SELECT {_listed([source for source, _ in reads])} FROM among)"
+        return self._matching(snapshot, reads, keys, condition, listed, "", {"among": rows})
 
-        Those that do not satisfy a condition, one of DuckDB's over these names, are left out. Where the rows that may
-        match are at hand, they are looked for `among` these.
-        """
-        files = self._searched(snapshot, reads, keys) if among is None else None
-        if files is None and among is None:
-            return None
-        sources = [source for source, _ in reads]
+    def _matching(
+        self,
+        snapshot: Snapshot,
+        reads: Sequence[tuple[str, str]],
+        keys: Keys,
+        condition: exp.Expr | None,
+        rows: str,
+        living: str,
+        tables: Mapping[str, pa.Table],
+    ) -> pa.Table | None:
+        """What of rows, with their columns as c0, c1, …, matches; which of them are alive is looked at after that."""
         places = {name: f"c{number}" for number, (_, name) in enumerate(reads)}
         wanted = {f"k{number}": keys.values.column(key) for number, (_, key) in enumerate(keys.pairs)}
         matches = _matches([places[column] for column, _ in keys.pairs], wanted, keys.null_safe)
-        rows = _placed(sources, files) if files else f"(SELECT {_listed(sources)} FROM among)"
         found = self._query(
             f"SELECT {', '.join(places.values())} FROM {rows} AS t SEMI JOIN k ON {matches}"
-            + (_living(files) if files else "")
-            + _where(condition, places),
-            to_arrow_schema(snapshot.schema(sources)),
+            f"{living}{_where(condition, places)}",
+            to_arrow_schema(snapshot.schema(source for source, _ in reads)),
             k=pa.table(wanted),
-            **(_leaving_out(files) if files else {"among": among}),
+            **tables,
         )
         return found.rename_columns([name for _, name in reads]) if found is not None else None
 
@@ -257,12 +279,13 @@ class Duck:
 
     def _searched(self, snapshot: Snapshot, reads: Sequence[tuple[str, str]], keys: Keys) -> DataFiles | None:
         """The files to search; None where Spark has to."""
-        return data_files(snapshot, _MOST_FILES) if self._may_search(snapshot, reads, keys) else None
+        return data_files(snapshot, _MOST_FILES) if self.may_search(snapshot, reads, keys) else None
 
-    def _may_search(self, snapshot: Snapshot, reads: Sequence[tuple[str, str]], keys: Keys) -> bool:
+    def may_search(self, snapshot: Snapshot, reads: Sequence[tuple[str, str]], keys: Keys) -> bool:
+        """Whether the files of a table can be searched here, for keys of just the types of its columns."""
         if not (self.is_local or snapshot.size_in_bytes <= NEAR_BYTES):
             return False
-        compared = _compared(reads, keys)
+        compared = keys.compared(reads)
         types = to_arrow_schema(snapshot.schema(compared)).types
         return (
             all(is_filed(snapshot.type(source)) for source, _ in reads)
@@ -288,12 +311,6 @@ def _interrupting(cursor: duckdb.DuckDBPyConnection, seconds: float) -> Iterator
 def _template(node: Operator) -> Template:
     """The SQL of a plain tree for DuckDB."""
     return placed(node, lambda query: query.sql(dialect="duckdb"))
-
-
-def _compared(reads: Iterable[tuple[str, str]], keys: Keys) -> list[str]:
-    """The columns that are compared, by their names in the files."""
-    sources = {name: source for source, name in reads}
-    return [sources[column] for column, _ in keys.pairs]
 
 
 def _matches(columns: Sequence[str], wanted: Mapping[str, pa.ChunkedArray], null_safe: bool) -> str:

@@ -14,7 +14,6 @@ from threading import Lock
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.pandas.types import to_arrow_schema
 from sqlglot import exp
 
 from trickle.store.delta_log import Snapshot
@@ -34,7 +33,7 @@ _REMEMBERED = 1_000
 Reads = Sequence[tuple[str, str]]
 """(column of the table, its name here)"""
 
-Wider = Callable[[], Iterable[pa.ChunkedArray]]
+Wider = Callable[[], Iterable[pa.Array]]
 """The values that those looked for are some of, as far as that is known. None at all where they are too many."""
 
 
@@ -79,11 +78,20 @@ class Searches:
         self, snapshot: Snapshot, reads: Reads, keys: Keys, condition: exp.Expr | None, wider: Wider
     ) -> pa.Table | None:
         """The rows of a table that match keys, as Duck.matching finds them."""
-        compared = _compared(snapshot, reads, keys)
-        if compared is None:
+        if not self.duck.may_search(snapshot, reads, keys):
+            return None
+        compared, wanted = keys.compared(reads), keys.values.column(keys.pairs[0][1])
+        if len(compared) > 1 or (keys.null_safe and wanted.null_count):
             return self.duck.matching(snapshot, reads, keys, condition)
-        wanted = keys.values.column(keys.pairs[0][1]).drop_null()
-        sources = frozenset(source for source, _ in reads)
+        rows = self._shared(snapshot, compared[0], frozenset(source for source, _ in reads), wanted.drop_null(), wider)
+        if rows is None:
+            return self.duck.matching(snapshot, reads, keys, condition)
+        return self.duck.matching_among(rows, snapshot, reads, keys, condition)
+
+    def _shared(
+        self, snapshot: Snapshot, compared: str, sources: frozenset[str], wanted: pa.ChunkedArray, wider: Wider
+    ) -> pa.Table | None:
+        """Rows among which all those wanted are, found before or now; None where a search of its own is better."""
         with self._searching:
             habit = self._noted(snapshot, compared, sources)
             rows = self._found(snapshot, compared, sources, wanted)
@@ -91,7 +99,7 @@ class Searches:
                 habit.answered += 1
             elif habit.is_worth_more:
                 rows = self._search(snapshot, compared, habit, wanted, wider)
-        return self.duck.matching(snapshot, reads, keys, condition, rows)
+            return rows
 
     def values(self, snapshot: Snapshot, compared: str, column: str) -> pa.ChunkedArray | None:
         """A column of the rows that a wide search has found; None where there was none."""
@@ -124,9 +132,9 @@ class Searches:
         """The rows for all keys that may be looked for, put by for others; None where that is too much."""
         earlier = self.shelf.peek(_name(snapshot, compared, "keys"))
         more = [values for values in wider() if values.type == wanted.type]
-        chunks = [chunk for values in (wanted, *more) for chunk in values.chunks]
-        chunks += [] if earlier is None else earlier.column(0).chunks
-        keys = pa.table({compared: pa.chunked_array(chunks, wanted.type).unique().drop_null()})
+        known = [] if earlier is None else earlier.column(0).chunks
+        every = pa.chunked_array([*wanted.chunks, *more, *known], wanted.type)
+        keys = pa.table({compared: every.unique().drop_null()})
         if not more or keys.num_rows > (habit.most_keys or MOST_KEYS):
             return None
         habit.wide += 1
@@ -139,17 +147,6 @@ class Searches:
         self.shelf.put(_name(snapshot, compared, "keys"), keys)
         self.shelf.put(_name(snapshot, compared, "rows"), rows)
         return rows
-
-
-def _compared(snapshot: Snapshot, reads: Reads, keys: Keys) -> str | None:
-    """The one column that is searched; None where there are several, or NULL or another type is looked for."""
-    if len(keys.pairs) > 1:
-        return None
-    [(name, key)] = keys.pairs
-    compared = next(source for source, known in reads if known == name)
-    wanted = keys.values.column(key)
-    is_plain = wanted.type == to_arrow_schema(snapshot.schema([compared])).types[0]
-    return compared if is_plain and not (keys.null_safe and wanted.null_count) else None
 
 
 def _name(snapshot: Snapshot, compared: str, what: str) -> Hashable:
