@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import ctypes.util
 from collections import Counter
 from pathlib import Path
 
@@ -207,3 +209,32 @@ def test_what_was_too_much_of_a_large_table_is_tried_again_for_a_smaller_change(
     assert found(module.WHOLE_BYTES, 6) is None
     assert found(module.WHOLE_BYTES, 3) is not None, "with less than half at hand it is tried again"
     assert found(module.NEAR_BYTES, 8) is not None, "a small table is always tried"
+
+
+class _Allocated(ctypes.Structure):
+    """What glibc says of its heap."""
+
+    _fields_ = tuple((name, ctypes.c_size_t) for name in ("arena", *"abcdef", "in_use", "free", "top"))
+
+
+def test_a_file_that_was_read_is_not_remembered(duck: Duck, tmp_path: Path) -> None:
+    libc = ctypes.CDLL(ctypes.util.find_library("c"))
+    if not hasattr(libc, "mallinfo2"):
+        pytest.skip("only glibc says what is allocated")
+    libc.mallinfo2.restype = _Allocated
+    rows = pa.table({"i": pa.array([1], pa.int64())})
+    parquet.write_table(rows, tmp_path / "rows.parquet")
+
+    def read(files: range) -> None:
+        for number in files:
+            file = tmp_path / f"{number}.parquet"
+            file.hardlink_to(tmp_path / "rows.parquet")
+            leaves = {"rows": DataFiles((str(file),))}
+            assert duck.computed(Reference("rows", ("i",)), leaves.__getitem__, rows.schema) == rows
+            file.unlink()
+
+    read(range(200))
+    before = libc.mallinfo2().in_use
+    read(range(200, 1200))
+    grown = libc.mallinfo2().in_use - before
+    assert grown < 300_000, f"{grown} bytes for 1,000 files"

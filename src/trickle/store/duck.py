@@ -101,6 +101,7 @@ class Duck:
                 "memory_limit": "1GB",
                 "temp_directory": "",
                 "autoinstall_known_extensions": False,
+                "enable_external_file_cache": False,  # it would remember every file there ever was
             }
         )
         # Nor does it leave out what it can tell from statistics, or turn around: an overflow would go with it.
