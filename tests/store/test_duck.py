@@ -6,6 +6,7 @@ import ctypes
 import ctypes.util
 from collections import Counter
 from pathlib import Path
+from random import Random
 
 import pyarrow as pa
 import pytest
@@ -18,7 +19,7 @@ from trickle.algebra.expressions import passing
 from trickle.algebra.inner_join import InnerJoin
 from trickle.algebra.project import Project
 from trickle.algebra.reference import Reference
-from trickle.names import WEIGHT, quote
+from trickle.names import OP, WEIGHT, quote
 from trickle.store import duck as module
 from trickle.store.delta_log import Snapshot
 from trickle.store.duck import Duck, Keys
@@ -137,6 +138,74 @@ def test_as_many_rows_are_doomed_as_copies_go(spark: SparkSession, duck: Duck, t
     found = duck.doomed(snapshot_of(spark, place), ("id",), going)
     assert found is not None
     assert sorted(found.column("id").to_pylist()) == [1, 2, 4]
+
+
+LINES = [(n // 3, n % 3, None if n % 7 == 0 else f"s{n % 5}", None if n % 11 == 0 else n) for n in range(60)]
+"""Rows by a key of two columns; the last column is one but for NULLs, and the last rows are there twice."""
+
+
+@pytest.fixture(scope="module")
+def lines(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    place = str(tmp_path_factory.mktemp("duck") / "lines")
+    rows = [(*line, number) for number, line in enumerate([*LINES, *LINES[50:]])]
+    spark.createDataFrame(rows, "o INT, l INT, s STRING, n BIGINT, id BIGINT").repartition(2).write.format(
+        "delta"
+    ).save(place)
+    return place
+
+
+def going(rows: dict[tuple[object, ...], int]) -> pa.Table:
+    """Rows, and how many copies of each go."""
+    schema = pa.schema({"o": pa.int32(), "l": pa.int32(), "s": pa.string(), "n": pa.int64(), WEIGHT: pa.int64()})
+    values = [dict(zip(schema.names, (*row, -copies), strict=True)) for row, copies in rows.items()]
+    return pa.Table.from_pylist(values, schema)
+
+
+def test_rows_that_go_are_found_by_a_key_as_by_all_columns(spark: SparkSession, lines: str) -> None:
+    chance, snapshot, told = Random(7), snapshot_of(spark, lines), 0
+    for _ in range(60):
+        duck = Duck(is_local=True)
+        some = chance.sample(range(60), chance.choice([1, 5, 20]))
+        rows = going({LINES[n]: chance.choice([1, 2]) if n >= 50 else 1 for n in some})
+        wanted = duck.doomed(snapshot, ["id"], rows)
+        assert wanted is not None
+        for found in filter(None, (duck.doomed_by_key(snapshot, ["id"], rows) for _ in range(12))):
+            assert multiset(found.select(wanted.column_names)) == multiset(wanted)
+            told += 1
+        duck.close()
+    assert told > 60
+
+
+def test_a_key_that_did_not_tell_rows_apart_is_not_tried_again(spark: SparkSession, duck: Duck, lines: str) -> None:
+    snapshot, rows = snapshot_of(spark, lines), going({LINES[1]: 1, LINES[8]: 1})
+    tries = [duck.doomed_by_key(snapshot, ["id"], rows) for _ in range(3)]
+    assert tries[:2] == [None, None], "there are more rows of these values in the first column, and in the second"
+    assert tries[2] is not None
+    assert sorted(tries[2].column("id").to_pylist()) == [1, 8]
+
+
+def test_rows_that_are_not_stored_are_not_found_by_a_key(spark: SparkSession, duck: Duck, lines: str) -> None:
+    rows = going({(500, 1, "s1", 900): 1, LINES[8]: 1})
+    for _ in range(12):
+        assert duck.doomed_by_key(snapshot_of(spark, lines), ["id"], rows) is None
+
+
+def test_rows_that_were_found_with_their_places_need_no_second_search(
+    spark: SparkSession, duck: Duck, lines: str
+) -> None:
+    snapshot, identity = snapshot_of(spark, lines), ["o", "l"]
+    some = going(dict.fromkeys(LINES[:50:4], 1)).append_column(OP, pa.array(["U", "D"] * 6 + ["U"]))
+    wanted = duck.located(snapshot, identity, some)
+    more = going(dict.fromkeys(LINES[:50:2], 1))
+    reads = [(name, name) for name in snapshot.fields]
+    placed = duck.placed(snapshot, reads, Keys((("o", "o"), ("l", "l")), more, null_safe=True))
+    assert wanted is not None
+    assert placed is not None
+    assert (wanted.num_rows, placed.num_rows) == (13, 25)
+    found = duck.located_among(placed, snapshot, identity, some)
+    assert found is not None
+    assert found.schema == wanted.schema
+    assert multiset(found) == multiset(wanted)
 
 
 def test_columns_that_came_later_are_empty_or_left_to_spark(spark: SparkSession, duck: Duck, tmp_path: Path) -> None:

@@ -61,6 +61,8 @@ class Target:
     storage: Storage
     stored: Snapshot
     sequence: int
+    placed: pa.Table | None = None
+    """Stored rows that were searched for already, and where they are: with all those that change among them."""
 
 
 Change: TypeAlias = "str | Kept"
@@ -142,15 +144,19 @@ def _prepare_groups(target: Target, rows: Kept, duck: Duck) -> Prepared | None:
     if set(_tally(rows, OP)) == {("I",)}:
         return Prepared(counts, _without(rows, _IS, _WAS, OP), None)
     ready = _without(rows, _IS, _WAS)
-    return Prepared(counts, ready, identity, _touched_groups(target.stored, identity, ready.local, duck))
+    return Prepared(counts, ready, identity, _touched_groups(target, identity, ready.local, duck))
 
 
-def _touched_groups(stored: Snapshot, identity: tuple[str, ...], rows: pa.Table | None, duck: Duck) -> Touched | None:
+def _touched_groups(target: Target, identity: tuple[str, ...], rows: pa.Table | None, duck: Duck) -> Touched | None:
     """The stored groups that are to be updated or deleted; None where files are written anew as well."""
+    stored, placed = target.stored, target.placed
     if rows is None or not identity or not may_patch(stored):
         return None
     known = rows.filter(pc.not_equal(rows.column(OP), "I"))
-    found = duck.located(stored, identity, known)
+    if placed is not None and stored.fields.keys() <= {*placed.column_names}:
+        found = duck.located_among(placed, stored, identity, known)
+    else:
+        found = duck.located(stored, identity, known)
     if found is None:
         return None
     _require_all(known.num_rows, found.num_rows)
@@ -229,8 +235,11 @@ def _schema_of_rows(change: StructType, names: Iterable[str]) -> StructType:
 
 def _doomed_here(target: Target, change: pa.Table, duck: Duck) -> pa.Table | None:
     """The stored rows that a change deletes, found without Spark; None where Spark has to find them."""
+    stored, ids = target.stored, (REFRESH, ROW)
     going = change.filter(pc.less(change.column(WEIGHT), 0)).select([*target.storage.columns, WEIGHT])
-    found = duck.doomed(target.stored, (REFRESH, ROW), going)
+    found = duck.doomed_by_key(stored, ids, going) if may_patch(stored) else None
+    if found is None:
+        found = duck.doomed(stored, ids, going)
     return found.append_column(OP, pa.repeat("D", found.num_rows)) if found is not None else None
 
 

@@ -30,10 +30,11 @@ from trickle.refresh.definition import LEGACY, MEANING
 from trickle.refresh.plain import Plain, Types, plain_nodes, split_condition
 from trickle.refresh.plan import RefreshPlan
 from trickle.store.delta_log import Snapshot
-from trickle.store.duck import Duck, Keys, Leaf
+from trickle.store.duck import FILE, PLACE, Duck, Keys, Leaf
 from trickle.store.files import DataFiles, Files
 from trickle.store.leaves import PinnedLeaves, held, template
 from trickle.store.light import is_light, read
+from trickle.store.patch import may_patch
 from trickle.store.searches import Searches, Wider
 from trickle.store.shelf import Shelf
 from trickle.store.types import is_fed, is_itself
@@ -55,6 +56,8 @@ class AtHand:
     searches: Searches
     feeds: dict[str, str] = field(default_factory=dict)
     """Change feed that several stream tables share → its view."""
+    stored: pa.Table | None = None
+    """The stored rows that were searched for, and where they are, in a table that is patched."""
     _kept: dict[str, Kept] = field(default_factory=dict)
     _inlined: dict[str, Operator] = field(default_factory=dict)
     """Step that is computed wherever it is used → how."""
@@ -165,8 +168,21 @@ class AtHand:
         )
         if not keys.values.num_rows:
             return self.workspace.keep_local(to_arrow_schema(schema).empty_table(), schema, name)
-        rows = self.searches.matching(snapshot, scan.reads, keys, condition, wider)
+        if scan.table == STORED and condition is None and may_patch(snapshot):
+            rows = self._found_stored(snapshot, scan, keys)
+        else:
+            rows = self.searches.matching(snapshot, scan.reads, keys, condition, wider)
         return self.workspace.keep_local(rows, schema, name) if rows is not None else None
+
+    def _found_stored(self, snapshot: Snapshot, scan: Scan, keys: Keys) -> pa.Table | None:
+        """Where these rows are is found with them: whatever becomes of them, they are not searched for again."""
+        found = self.duck.placed(snapshot, scan.reads, keys)
+        if found is None:
+            return None
+        rows = found.drop_columns([FILE, PLACE])
+        sources = rows.rename_columns([source for source, _ in scan.reads])
+        self.stored = sources.append_column(FILE, found.column(FILE)).append_column(PLACE, found.column(PLACE))
+        return rows
 
     def nearer(self, root: Operator, *, even_if_trivial: bool = False) -> Operator:
         """The tree with each plain part of it over rows at hand replaced by what it comes to."""

@@ -209,7 +209,7 @@ class _Run:
             raise Reinitialise("nothing-stored", "the stored rows of this stream table are gone")
         self._table.refuse_overtaken(self._sequence)
         with self._phase("compute"):
-            target = Target(self._plan.definition.storage, held, self._sequence)
+            target = Target(self._plan.definition.storage, held, self._sequence, self._steps.placed(held))
             ready = prepare(target, change, self._workspace, self._executor.resources.duck)
         if ready is None:
             return RowCounts(), None

@@ -34,6 +34,7 @@ from trickle.refresh.at_hand import AtHand
 from trickle.refresh.gather import narrowed
 from trickle.refresh.plan import RefreshPlan
 from trickle.refresh.window import SourceWindow
+from trickle.store.delta_log import Snapshot
 from trickle.store.duck import Duck
 from trickle.store.feeds import Feeds
 from trickle.store.files import Files
@@ -229,6 +230,12 @@ class Steps:
     def read_stored(self, columns: Sequence[str]) -> None:
         """Brings what is stored to hand, where it is little."""
         self._at_hand.read(STORED, Reading.AFTER, columns)
+
+    def placed(self, stored: Snapshot) -> pa.Table | None:
+        """The stored rows that were searched for, and where they are, if this is how they are stored."""
+        seen = self._plan.stored
+        is_same = seen is not None and (seen.version, seen.files) == (stored.version, stored.files)
+        return self._at_hand.stored if is_same else None
 
     def use(self, name: str, kept: Kept) -> None:
         """What leaves of this name are from now on."""

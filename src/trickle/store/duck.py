@@ -7,15 +7,17 @@ exactly where they are equal in Spark; everything else, and what DuckDB stumbles
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import combinations
 from threading import Timer
 from typing import TypeAlias
 
 import duckdb
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from sqlglot import exp
@@ -45,6 +47,9 @@ _MOST_FILES = 4096
 _REMEMBERED = 10_000
 """Of so many trees at most it is known that they are Spark's: tables come and go."""
 
+_PAIRED = 4
+"""Of so many columns pairs are looked at, too: keys stand in front."""
+
 _LONGEST = 30.0
 """Seconds after which a query is given up: it compares every row with every other, and Spark may know better."""
 
@@ -72,6 +77,10 @@ _ADDING = f"""CREATE MACRO {CHECKED_SUM}(x, bound) AS
 _ARRIVALS = "('insert', 'update_postimage')"
 
 
+Reads = Sequence[tuple[str, str]]
+"""(column of a table, its name here)"""
+
+
 @dataclass(frozen=True)
 class Keys:
     """Wanted values, those of one row together: (column of the table, name of the values)."""
@@ -80,7 +89,7 @@ class Keys:
     values: pa.Table
     null_safe: bool
 
-    def compared(self, reads: Iterable[tuple[str, str]]) -> list[str]:
+    def compared(self, reads: Reads) -> list[str]:
         """The columns that are compared, by their names in the files."""
         sources = {name: source for source, name in reads}
         return [sources[column] for column, _ in self.pairs]
@@ -112,98 +121,134 @@ class Duck:
         self._database.execute(_ADDING)
         self._given_up: dict[str, int] = {}
         """Tree over a large table that was too much → how many rows were at hand beside it; half are tried again."""
+        self._ambiguous: set[tuple[str, tuple[str, ...]]] = set()
+        """Table and columns that did not tell its rows apart."""
 
     @staticmethod
     def may_hold(rows: int) -> bool:
         return rows <= MOST_ROWS
 
     def matching(
-        self, snapshot: Snapshot, reads: Sequence[tuple[str, str]], keys: Keys, condition: exp.Expr | None = None
+        self, snapshot: Snapshot, reads: Reads, keys: Keys, condition: exp.Expr | None = None
     ) -> pa.Table | None:
-        """The rows of a table that match the keys, in (column, its name here); None where Spark has to search.
+        """The rows of a table that match the keys; None where Spark has to search.
 
-        Those that do not satisfy a condition, one of DuckDB's over these names, are left out.
+        Those that do not satisfy a condition, one of DuckDB's over the names here, are left out.
         """
         files = self._searched(snapshot, reads, keys)
-        if files is None:
-            return None
-        rows = _placed([source for source, _ in reads], files)
-        return self._matching(snapshot, reads, keys, condition, rows, _living(files), _leaving_out(files))
+        return (
+            self._matching(_in_files(files, reads), reads, keys, condition, _named(snapshot, reads)) if files else None
+        )
 
     def matching_among(
-        self,
-        rows: pa.Table,
-        snapshot: Snapshot,
-        reads: Sequence[tuple[str, str]],
-        keys: Keys,
-        condition: exp.Expr | None = None,
+        self, rows: pa.Table, snapshot: Snapshot, reads: Reads, keys: Keys, condition: exp.Expr | None = None
     ) -> pa.Table | None:
         """The same, of a table whose rows that may match are at hand."""
-        listed = f"(SELECT {_listed([source for source, _ in reads])} FROM among)"
-        return self._matching(snapshot, reads, keys, condition, listed, "", {"among": rows})
+        return self._matching(_among(rows, reads), reads, keys, condition, _named(snapshot, reads))
+
+    def placed(self, snapshot: Snapshot, reads: Reads, keys: Keys) -> pa.Table | None:
+        """The rows of a table that match the keys, and where they are (FILE, PLACE); None as above."""
+        files = self._searched(snapshot, reads, keys)
+        schema = pa.schema([*_WHERE, *_named(snapshot, reads)])
+        return self._matching(_in_files(files, reads), reads, keys, None, schema, "f, r, ") if files else None
 
     def _matching(
-        self,
-        snapshot: Snapshot,
-        reads: Sequence[tuple[str, str]],
-        keys: Keys,
-        condition: exp.Expr | None,
-        rows: str,
-        living: str,
-        tables: Mapping[str, pa.Table],
+        self, rows: _Rows, reads: Reads, keys: Keys, condition: exp.Expr | None, schema: pa.Schema, places: str = ""
     ) -> pa.Table | None:
-        """What of rows, with their columns as c0, c1, …, matches; which of them are alive is looked at after that."""
-        places = {name: f"c{number}" for number, (_, name) in enumerate(reads)}
+        """What matches; whether it is alive is looked at after that."""
+        columns = {name: f"c{number}" for number, (_, name) in enumerate(reads)}
         wanted = {f"k{number}": keys.values.column(key) for number, (_, key) in enumerate(keys.pairs)}
-        matches = _matches([places[column] for column, _ in keys.pairs], wanted, keys.null_safe)
-        found = self._query(
-            f"SELECT {', '.join(places.values())} FROM {rows} AS t SEMI JOIN k ON {matches}"
-            f"{living}{_where(condition, places)}",
-            to_arrow_schema(snapshot.schema(source for source, _ in reads)),
-            k=pa.table(wanted),
-            **tables,
-        )
-        return found.rename_columns([name for _, name in reads]) if found is not None else None
-
-    def doomed(self, snapshot: Snapshot, ids: Sequence[str], going: pa.Table) -> pa.Table | None:
-        """n rows, and where they are, for every row of weight −n that equals them in all its columns; None as above."""
-        columns = [name for name in going.column_names if name != WEIGHT]
-        pairs = tuple((name, name) for name in columns)
-        files = self._searched(snapshot, pairs, Keys(pairs, going, null_safe=True))
-        if files is None:
-            return None
-        named = {f"k{number}": going.column(name) for number, name in enumerate(columns)}
-        listed = [f"c{number}" for number in range(len(columns) + len(ids))]
-        matches = _matches(listed[: len(columns)], named, null_safe=True)
-        order = ", ".join(f"t.{place}" for place in listed[len(columns) :])
+        matches = _matches([columns[column] for column, _ in keys.pairs], wanted, keys.null_safe)
         return self._query(
-            f"SELECT f, r, {', '.join(listed)} FROM ("
-            f"  SELECT t.*, k.w, row_number() OVER (PARTITION BY k.n ORDER BY {order}) AS nth "
-            f"  FROM {_placed([*columns, *ids], files)} AS t "
-            f"  JOIN (SELECT *, row_number() OVER () AS n FROM going) AS k ON {matches}{_living(files)}) "
-            "WHERE nth <= -w",
-            _located(snapshot, [*columns, *ids]),
-            going=pa.table(named | {"w": going.column(WEIGHT)}),
-            **_leaving_out(files),
+            f"SELECT {places}{', '.join(columns.values())} FROM {rows.text} AS t SEMI JOIN k ON {matches}"
+            f"{rows.living}{_where(condition, columns)}",
+            schema,
+            k=pa.table(wanted),
+            **rows.tables,
         )
 
     def located(self, snapshot: Snapshot, identity: Sequence[str], changes: pa.Table) -> pa.Table | None:
         """The rows of a table that changes name, what becomes of each (OP), and where they are; None as above."""
-        columns, pairs = list(snapshot.fields), tuple((name, name) for name in identity)
-        reads = [(name, name) for name in columns]
-        files = self._searched(snapshot, reads, Keys(pairs, changes, null_safe=True))
+        reads, keys = _whole(snapshot), _identified(identity, changes)
+        files = self._searched(snapshot, reads, keys)
+        return self._located(_in_files(files, reads), snapshot, identity, changes) if files else None
+
+    def located_among(
+        self, rows: pa.Table, snapshot: Snapshot, identity: Sequence[str], changes: pa.Table
+    ) -> pa.Table | None:
+        """The same, among rows that `placed` has found."""
+        reads, keys = _whole(snapshot), _identified(identity, changes)
+        if not self.may_search(snapshot, reads, keys):
+            return None
+        return self._located(_among(rows, reads, with_places=True), snapshot, identity, changes)
+
+    def _located(self, rows: _Rows, snapshot: Snapshot, identity: Sequence[str], changes: pa.Table) -> pa.Table | None:
+        columns = {name: f"c{number}" for number, name in enumerate(snapshot.fields)}
+        named = {f"k{number}": changes.column(name) for number, name in enumerate(identity)}
+        matches = _matches([columns[name] for name in identity], named, null_safe=True)
+        return self._query(
+            f"SELECT f, r, {', '.join(columns.values())}, k.op FROM {rows.text} AS t "
+            f"JOIN changes AS k ON {matches}{rows.living}",
+            pa.schema([*_WHERE, *_named(snapshot, _whole(snapshot)), pa.field(OP, pa.string())]),
+            changes=pa.table(named | {"op": changes.column(OP)}),
+            **rows.tables,
+        )
+
+    def doomed(self, snapshot: Snapshot, ids: Sequence[str], going: pa.Table) -> pa.Table | None:
+        """n rows, and where they are, for every row of weight −n that equals them in all its columns; None as above."""
+        columns = [name for name in going.column_names if name != WEIGHT]
+        reads = [(name, name) for name in (*columns, *ids)]
+        files = self._searched(snapshot, reads, _identified(columns, going))
         if files is None:
             return None
-        named = {f"k{number}": changes.column(name) for number, name in enumerate(identity)}
-        places = {name: f"c{number}" for number, name in enumerate(columns)}
-        matches = _matches([places[name] for name in identity], named, null_safe=True)
+        named = {f"k{number}": going.column(name) for number, name in enumerate(columns)}
+        listed = [f"c{number}" for number in range(len(reads))]
+        matches = _matches(listed[: len(columns)], named, null_safe=True)
+        order = ", ".join(f"t.{place}" for place in listed[len(columns) :])
+        rows = _in_files(files, reads)
         return self._query(
-            f"SELECT f, r, {', '.join(places.values())}, k.op FROM {_placed(columns, files)} AS t "
-            f"JOIN changes AS k ON {matches}{_living(files)}",
-            _located(snapshot, columns).append(pa.field(OP, pa.string())),
-            changes=pa.table(named | {"op": changes.column(OP)}),
-            **_leaving_out(files),
+            f"SELECT f, r, {', '.join(listed)} FROM ("
+            f"  SELECT t.*, k.w, row_number() OVER (PARTITION BY k.n ORDER BY {order}) AS nth "
+            f"  FROM {rows.text} AS t "
+            f"  JOIN (SELECT *, row_number() OVER () AS n FROM going) AS k ON {matches}{rows.living}) "
+            "WHERE nth <= -w",
+            pa.schema([*_WHERE, *_named(snapshot, reads)]),
+            going=pa.table(named | {"w": going.column(WEIGHT)}),
+            **rows.tables,
         )
+
+    def doomed_by_key(self, snapshot: Snapshot, ids: Sequence[str], going: pa.Table) -> pa.Table | None:
+        """The same, found by few columns in which no two of them are equal; None where that does not tell them all.
+
+        As all rows that go are stored, those with their values are theirs if there are just as many. So the other
+        columns are not read, which is most of the work.
+        """
+        whole = _identified([name for name in going.column_names if name != WEIGHT], going)
+        files = self._searched(snapshot, _whole(snapshot), whole)
+        known = (key for key in _keys_of(going) if (snapshot.location, key) not in self._ambiguous)
+        key = next(known, None) if files else None
+        if files is None or key is None:
+            return None
+        reads = [(name, name) for name in (*key, *ids)]
+        columns = {name: f"c{number}" for number, (name, _) in enumerate(reads)}
+        named = {f"k{number}": going.column(name) for number, name in enumerate(key)}
+        rows, schema = _in_files(files, reads), _named(snapshot, [(name, name) for name in ids])
+        found = self._query(
+            f"SELECT f, r, {', '.join(columns[name] for name in ids)}, k.n FROM {rows.text} AS t "
+            f"JOIN going AS k ON {_matches([columns[name] for name in key], named, null_safe=True)}{rows.living}",
+            pa.schema([*_WHERE, *schema, pa.field("n", pa.int64())]),
+            going=pa.table(named | {"n": pa.array(np.arange(going.num_rows), pa.int64())}),
+            **rows.tables,
+        )
+        if found is None or not _has_each(found.column("n"), -going.column(WEIGHT).to_numpy()):
+            if len(self._ambiguous) >= _REMEMBERED:
+                self._ambiguous.clear()
+            self._ambiguous.add((snapshot.location, key))
+            return None
+        contents = going.drop_columns([WEIGHT]).take(found.column("n"))
+        for name in found.column_names[:-1]:
+            contents = contents.append_column(name, found.column(name))
+        return contents
 
     def summed(self, feed: pa.Table, snapshot: Snapshot, columns: Sequence[str]) -> pa.Table | None:
         """The rows of a change feed with their weights, equal ones together; None where Spark has to do it."""
@@ -278,11 +323,11 @@ class Duck:
         except (duckdb.Error, pa.ArrowInvalid):  # whatever is wrong with a file, Spark says it better
             return None
 
-    def _searched(self, snapshot: Snapshot, reads: Sequence[tuple[str, str]], keys: Keys) -> DataFiles | None:
+    def _searched(self, snapshot: Snapshot, reads: Reads, keys: Keys) -> DataFiles | None:
         """The files to search; None where Spark has to."""
         return data_files(snapshot, _MOST_FILES) if self.may_search(snapshot, reads, keys) else None
 
-    def may_search(self, snapshot: Snapshot, reads: Sequence[tuple[str, str]], keys: Keys) -> bool:
+    def may_search(self, snapshot: Snapshot, reads: Reads, keys: Keys) -> bool:
         """Whether the files of a table can be searched here, for keys of just the types of its columns."""
         if not (self.is_local or snapshot.size_in_bytes <= NEAR_BYTES):
             return False
@@ -342,10 +387,48 @@ _PLACES = "file_index", "file_row_number"
 """Where a row is, by the names that DuckDB has for it."""
 
 
-def _placed(columns: Sequence[str], files: DataFiles) -> str:
-    """Columns of all rows in the files as c0, c1, …, and where each row is as f and r."""
+@dataclass(frozen=True)
+class _Rows:
+    """Rows to be looked at: their columns as c0, c1, …, and where each is as f and r."""
+
+    text: str
+    living: str
+    """Leaves out rows that are deleted."""
+    tables: dict[str, pa.Table]
+
+
+def _in_files(files: DataFiles, reads: Reads) -> _Rows:
     file, row = _PLACES
-    return f"(SELECT {_listed(columns)}, {file} AS f, {row} AS r FROM {_parquet(files)})"
+    text = f"(SELECT {_listed([source for source, _ in reads])}, {file} AS f, {row} AS r FROM {_parquet(files)})"
+    return _Rows(text, _living(files), {} if files.gone is None else {"gone": files.gone})
+
+
+def _among(rows: pa.Table, reads: Reads, *, with_places: bool = False) -> _Rows:
+    places = f", {_quoted(FILE)} AS f, {_quoted(PLACE)} AS r" if with_places else ""
+    return _Rows(f"(SELECT {_listed([source for source, _ in reads])}{places} FROM among)", "", {"among": rows})
+
+
+def _keys_of(rows: pa.Table) -> Iterator[tuple[str, ...]]:
+    """Columns, one or two, in which no two rows are equal; first those that are the quickest to search."""
+    fields = [field for field in rows.schema if field.name != WEIGHT]
+    narrow = [field.name for field in fields if pa.types.is_primitive(field.type)]
+    wide = [field.name for field in fields if pa.types.is_string(field.type)]
+    tried = [*combinations(narrow, 1), *combinations(narrow[:_PAIRED], 2), *combinations(wide, 1)]
+    return (key for key in tried if rows.group_by(list(key)).aggregate([]).num_rows == rows.num_rows)
+
+
+def _has_each(numbers: pa.ChunkedArray, times: npt.NDArray[np.int64]) -> bool:
+    """Whether 0, 1, … are among the numbers so many times each."""
+    return bool((np.bincount(numbers.to_numpy(), minlength=len(times)) == times).all())
+
+
+def _whole(snapshot: Snapshot) -> Reads:
+    return [(name, name) for name in snapshot.fields]
+
+
+def _identified(identity: Sequence[str], rows: pa.Table) -> Keys:
+    """The rows of a table that are those of others in some columns."""
+    return Keys(tuple((name, name) for name in identity), rows, null_safe=True)
 
 
 def _living(files: DataFiles, gone: str = "gone", places: tuple[str, str] = ("f", "r")) -> str:
@@ -357,14 +440,13 @@ def _living(files: DataFiles, gone: str = "gone", places: tuple[str, str] = ("f"
     return f" ANTI JOIN {name} ON t.{file} = {name}.{_quoted(GONE_FILE)} AND t.{row} = {name}.{_quoted(GONE_PLACE)}"
 
 
-def _leaving_out(files: DataFiles) -> dict[str, pa.Table]:
-    return {} if files.gone is None else {"gone": files.gone}
+_WHERE = pa.field(FILE, pa.uint64()), pa.field(PLACE, pa.int64())
 
 
-def _located(snapshot: Snapshot, columns: Sequence[str]) -> pa.Schema:
-    """Rows of a table, and where they are."""
-    where = [pa.field(FILE, pa.uint64()), pa.field(PLACE, pa.int64())]
-    return pa.schema([*where, *to_arrow_schema(snapshot.schema(columns))])
+def _named(snapshot: Snapshot, reads: Reads) -> pa.Schema:
+    """Columns of a table under their names here."""
+    fields = to_arrow_schema(snapshot.schema(source for source, _ in reads))
+    return pa.schema([field.with_name(name) for field, (_, name) in zip(fields, reads, strict=True)])
 
 
 def _quoted(name: str) -> str:

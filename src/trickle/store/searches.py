@@ -8,7 +8,7 @@ answered from what it found.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from trickle.store.delta_log import Snapshot
-from trickle.store.duck import Duck, Keys
+from trickle.store.duck import Duck, Keys, Reads
 from trickle.store.shelf import Shelf
 from trickle.store.types import is_filed
 
@@ -29,9 +29,6 @@ MOST_ROWS = 400_000
 """More keys are not looked for widely, and more rows not kept: they would leave no room for anything else."""
 
 _REMEMBERED = 1_000
-
-Reads = Sequence[tuple[str, str]]
-"""(column of the table, its name here)"""
 
 Wider = Callable[[], Iterable[pa.Array]]
 """The values that those looked for are some of, as far as that is known. None at all where they are too many."""
