@@ -13,7 +13,7 @@ from rich.console import Console
 
 from trickle.cli.console import CsvConsole, JsonConsole, PeopleConsole, Rows
 from trickle.cli.prompt import is_complete
-from trickle.cli.reports import duration, status_table
+from trickle.cli.reports import duration, history_table, status_table
 from trickle.cli.values import csv_cell, jsonable, shown
 from trickle.errors import UserError
 
@@ -67,6 +67,23 @@ def test_what_matters_of_a_status_can_be_read_on_a_narrow_screen(width: int, is_
     printed = out.getvalue()
     assert all(text in printed for text in ("customer_totals", "ACTIVE", "12 s", "DIFFERENTIAL", "0.25"))
     assert ("AUTO" in printed, "changed row" in printed) == (is_all, is_all)
+    assert "…" not in printed
+
+
+@pytest.mark.parametrize(("width", "is_all"), [(80, False), (140, True)])
+def test_what_matters_of_a_history_can_be_read_on_a_narrow_screen(width: int, is_all: bool) -> None:
+    row = {
+        "started_at": "2026-01-31T10:00:00+00:00", "name": "customer_totals", "action": "DIFFERENTIAL",
+        "inserted": 1111, "updated": 2222, "deleted": 3333, "seconds": 0.25, "predicted": 0.3, "jobs": 4,
+        "held_bytes": 5_000_000, "reason": "7 changed rows in the log",
+    }  # fmt: skip
+    out = io.StringIO()
+    Console(file=out, width=width).print(history_table([row]))
+    printed = out.getvalue()
+    assert all(
+        text in printed for text in ("2026-01-31 10:00:00", "customer_totals", "DIFFERENTIAL", "0.25", "7 changed")
+    )
+    assert ("1,111" in printed, "3,333" in printed) == (is_all, is_all)
     assert "…" not in printed
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -20,7 +20,6 @@ HOUR, DAY = 3600, 86400
 OFF = 2.0
 """A prediction that is off by more than this factor is pointed out."""
 STATUS_COLUMNS = tuple(StreamTableStatus.__dataclass_fields__)
-_LEFT_OUT = ("mode", "schedule", "rows", "reason")
 
 
 def report_rows(records: Sequence[RefreshRecord]) -> list[dict[str, Any]]:
@@ -62,7 +61,7 @@ def status_rows(tables: Sequence[StreamTableStatus]) -> Rows:
 def status_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
     if not rows:
         return Text("no stream tables yet; CREATE STREAM TABLE … AS SELECT … makes one")
-    table = _table("name", "mode", "schedule", "status", kind=_StatusTable)
+    table = _table("name", "mode", "schedule", "status", dispensable=("mode", "schedule", "rows", "reason"))
     table.add_column("lag", justify="right", no_wrap=True)
     table.add_column("due", justify="right", no_wrap=True)
     table.add_column("last refresh", no_wrap=True)
@@ -88,25 +87,12 @@ def status_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
     return table
 
 
-class _StatusTable(Table):
-    """On a narrow screen some columns are left out, so that the others can be read."""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        every = self.columns
-        if options.max_width < NARROW:
-            left = (column for column in every if column.header not in _LEFT_OUT)
-            self.columns = [replace(column, _index=place) for place, column in enumerate(left)]
-        try:
-            yield from super().__rich_console__(console, options)
-        finally:
-            self.columns = every
-
-
 def history_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
     if not rows:
         return Text("nothing was refreshed yet")
-    table = _table("started (UTC)", "name", "action")
-    for name in ("inserted", "updated", "deleted", "seconds", "predicted", "jobs", "held"):
+    numbers = ("inserted", "updated", "deleted", "seconds", "predicted", "jobs", "held")
+    table = _table("started (UTC)", "name", "action", dispensable={*numbers} - {"seconds"})
+    for name in numbers:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("reason", ratio=1)
     for row in rows:
@@ -157,8 +143,25 @@ def size(held: int) -> str:
     return f"{held / 1e6:.0f} MB"
 
 
-def _table(*names: str, kind: type[Table] = Table) -> Table:
-    table = kind(box=box.SIMPLE_HEAD, header_style="bold", show_edge=False, pad_edge=False)
+class _Table(Table):
+    """On a narrow screen some columns are left out, so that the others can be read."""
+
+    dispensable: frozenset[str] = frozenset()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        every = self.columns
+        if options.max_width < NARROW:
+            left = (column for column in every if column.header not in self.dispensable)
+            self.columns = [replace(column, _index=place) for place, column in enumerate(left)]
+        try:
+            yield from super().__rich_console__(console, options)
+        finally:
+            self.columns = every
+
+
+def _table(*names: str, dispensable: Iterable[str]) -> Table:
+    table = _Table(box=box.SIMPLE_HEAD, header_style="bold", show_edge=False, pad_edge=False)
+    table.dispensable = frozenset(dispensable)
     for name in names:
         table.add_column(name, no_wrap=True)
     return table
