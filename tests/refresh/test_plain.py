@@ -355,6 +355,7 @@ TREES: dict[str, Operator] = {
     "left semi": LeftJoin(LEAF, other(HALF), condition("s = s2_o OR s IS NULL"), Kind.SEMI),
     "left anti": LeftJoin(LEAF, other(HALF), condition("s = s2_o"), Kind.ANTI),
     "marked": LeftJoin(LEAF, other(HALF), condition("s = s2_o"), Kind.MARK, "mark"),
+    "marked by keys": LeftJoin(LEAF, other(HALF), condition("s = s2_o"), Kind.MARK, "mark", keeps_apart=True),
     "marked by more": LeftJoin(LEAF, other(HALF), condition("s < s2_o"), Kind.MARK, "mark"),
     "full outer": FullJoin(LEAF, other(HALF), condition("s = s2_o AND i = i_o"), tuple((n, "int") for n in NAMES)),
     "first of all": TopK(Project(LEAF, passing(WITHOUT_FLOATS)), (ordered("s", desc=True), ordered("m")), 7, 3),

@@ -133,6 +133,40 @@ def test_sums_of_wide_decimals_are_kept_by_state_and_lose_no_digit(t: trickle.Tr
     assert_right(t)
 
 
+@pytest.mark.parametrize(
+    ("left", "right", "values", "others"),
+    [
+        ("INT", "STRING", ["1", "2", "3", "NULL"], ["'1'", "'01'", "'+2'", "NULL"]),
+        ("DECIMAL(38,2)", "DECIMAL(38,20)", ["1.50", "2", "3", "NULL"], ["1.501", "1.502", "2", "NULL"]),
+        ("BIGINT", "DECIMAL(38,30)", ["1", "2", "3", "NULL"], ["1", "1.0000000000000000000001", "2", "NULL"]),
+    ],
+    ids=["text", "decimals", "numbers"],
+)
+def test_different_values_of_another_type_that_equal_one_value_are_one_match(
+    t: trickle.Trickle, left: str, right: str, values: list[str], others: list[str]
+) -> None:
+    t.sql(f"CREATE TABLE asked (a {left}, x BOOLEAN)")
+    t.sql(f"CREATE TABLE given (b {right}, v INT)")
+    t.sql(f"INSERT INTO asked VALUES {', '.join(f'({value}, {value} = 3)' for value in values)}")
+    t.sql(f"INSERT INTO given VALUES {', '.join(f'({value}, {10**n})' for n, value in enumerate(others))}")
+    for name, query in {
+        "found": "SELECT a, x FROM asked WHERE EXISTS (SELECT 1 FROM given WHERE b = a) OR x",
+        "shown": "SELECT a, a IN (SELECT b FROM given) AS is_given FROM asked",
+        "sums": "SELECT a, (SELECT SUM(v) FROM given WHERE b = a) AS total FROM asked",
+    }.items():
+        t.create_stream_table(name, query)
+    assert_right(t)
+    for change in (
+        f"DELETE FROM given WHERE b = {others[1]} AND v = 10",
+        f"INSERT INTO given VALUES ({others[1]}, 7), ({others[0]}, 70)",
+        "UPDATE asked SET x = NOT x",
+        f"DELETE FROM given WHERE b = {others[0]}",
+    ):
+        t.sql(change)
+        t.refresh()
+        assert_right(t)
+
+
 def test_each_stream_table_keeps_the_settings_it_was_created_under(t: trickle.Trickle) -> None:
     t.sql("CREATE TABLE words (id INT, word STRING)")
     t.sql("INSERT INTO words VALUES (1, '10')")

@@ -66,6 +66,8 @@ class LeftJoin(Operator):
     kind: Kind
     mark: str = ""
     """The boolean column that a MARK join adds; it is never NULL."""
+    keeps_apart: bool = False
+    """Whether different keys of the right never equal one of the left, as '1' and '01' do the number 1."""
 
     def __post_init__(self) -> None:
         require((self.kind is Kind.MARK) == bool(self.mark), "only a mark join has a mark")
@@ -94,15 +96,14 @@ def _(join: LeftJoin, leaves: Leaves) -> exp.Query:
 
 
 def _mark_by_keys(join: LeftJoin) -> Operator | None:
-    """A mark by equalities alone: an outer join with the different keys of the right."""
-    keys: list[Output] = []
-    conditions: list[Expression] = []
-    for part in conjuncts(join.condition):
-        mine, theirs = _sides(part, join)
-        if mine is None or theirs is None:
-            return None
-        keys.append(Output(hidden("key", len(keys) + 1), theirs))
-        conditions.append(type(part.unnest())(this=bound(mine), expression=column(keys[-1].name)))
+    """A mark by equalities alone: an outer join with the different keys of the right, of which one at most matches."""
+    pairs = equated(join.condition, join.left, join.right) if join.keeps_apart else None
+    if pairs is None:
+        return None
+    keys = tuple(Output(hidden("key", number), pair.right) for number, pair in enumerate(pairs, start=1))
+    conditions = [
+        type(pair)(this=bound(pair.left), expression=column(key.name)) for pair, key in zip(pairs, keys, strict=True)
+    ]
     present = Output(_PRESENT, exp.true())
     different = distinct(Project(join.right, (*keys, present)))
     found = LeftJoin(join.left, different, all_of(conditions) or exp.true(), Kind.OUTER)
@@ -110,14 +111,20 @@ def _mark_by_keys(join: LeftJoin) -> Operator | None:
     return Project(found, (*passing(join.left.columns), mark))
 
 
-def _sides(part: Expression, join: LeftJoin) -> tuple[Expression, Expression] | tuple[None, None]:
-    bare = part.unnest()
-    if isinstance(bare, exp.EQ | exp.NullSafeEQ):
-        for mine, theirs in ((bare.left, bare.right), (bare.right, bare.left)):
+def equated(condition: Expression, left: Operator, right: Operator) -> list[exp.Binary] | None:
+    """What a condition compares, the left with the right; None where it asks for more than equality."""
+    found = [_equality(part.unnest(), left, right) for part in conjuncts(condition)]
+    known = [pair for pair in found if pair is not None]
+    return known if len(known) == len(found) else None
+
+
+def _equality(part: Expression, left: Operator, right: Operator) -> exp.Binary | None:
+    if isinstance(part, exp.EQ | exp.NullSafeEQ):
+        for mine, theirs in ((part.left, part.right), (part.right, part.left)):
             used = references(theirs)
-            if references(mine) <= set(join.left.columns) and used and used <= set(join.right.columns):
-                return mine, theirs
-    return None, None
+            if references(mine) <= set(left.columns) and used and used <= set(right.columns):
+                return type(part)(this=mine.copy(), expression=theirs.copy())
+    return None
 
 
 def _mark_by_halves(join: LeftJoin) -> Operator:

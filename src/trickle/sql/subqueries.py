@@ -6,8 +6,10 @@ never NULL, and `x NOT IN (…)` is TRUE only where no comparison is TRUE or NUL
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sqlglot import exp
 
@@ -33,7 +35,7 @@ from trickle.algebra.expressions import (
 )
 from trickle.algebra.filter import Filter
 from trickle.algebra.inner_join import InnerJoin
-from trickle.algebra.left_join import Kind, LeftJoin
+from trickle.algebra.left_join import Kind, LeftJoin, equated
 from trickle.algebra.normalise import split_root
 from trickle.algebra.operator import Operator
 from trickle.algebra.project import Project
@@ -44,7 +46,12 @@ from trickle.sql.scope import NotModelled, Scope
 if TYPE_CHECKING:
     from trickle.sql.build import Builder
 
-_INTEGERS = ("tinyint", "smallint", "int", "bigint", "integer")
+_MOST_DIGITS = 38
+_INTEGERS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
+"""Type → the digits that Spark gives it as a decimal."""
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_WIDENED = {("double", "float"), ("date", "timestamp"), ("timestamp", "date")}
+"""(inner type, outer type) of which the narrower one becomes the other."""
 _MORE_THAN_ONE_ROW = "a scalar subquery returned more than one row"
 
 
@@ -136,7 +143,22 @@ class Subqueries:
         here = {name: column(name) for name in tree.columns}
         conditions = [substitute_outer(part, here) for part in (*found.conditions, *equalities)]
         condition = all_of([*conditions, *bound_.matches()]) or exp.true()
-        return LeftJoin(tree, bound_.tree, condition, kind, mark)
+        keeps_apart = kind is Kind.MARK and self._keeps_apart(condition, tree, bound_.tree)
+        return LeftJoin(tree, bound_.tree, condition, kind, mark, keeps_apart)
+
+    def _keeps_apart(self, condition: Expression, left: Operator, right: Operator) -> bool:
+        """Whether different keys of the right never equal one of the left."""
+        pairs = equated(condition, left, right)
+        if not pairs:
+            return pairs is not None
+        mine = self._types(left, [pair.left for pair in pairs])
+        theirs = self._types(right, [pair.right for pair in pairs])
+        return all(map(_keeps_apart, theirs, mine))
+
+    def _types(self, tree: Operator, expressions: Sequence[Expression]) -> list[str]:
+        outputs = tuple(Output(f"value_{number}", item) for number, item in enumerate(expressions))
+        found = self.builder.types(Project(tree, outputs))
+        return [found[output.name] for output in outputs]
 
     # Scalar subqueries
 
@@ -170,9 +192,8 @@ class Subqueries:
 
     def _domain(self, tree: Operator) -> Domain:
         def comparable(inner: Operator, expression: Expression, outer: str) -> bool:
-            mine = self.builder.types(Project(inner, (Output("value", expression),)))["value"]
-            theirs = self.builder.outer_type(outer)
-            return mine == theirs or _keeps_apart(mine, theirs)
+            (mine,) = self._types(inner, [expression])
+            return _keeps_apart(mine, self.builder.outer_type(outer))
 
         return Domain(tree, self.builder.fresh, comparable)
 
@@ -269,8 +290,27 @@ def _inward(condition: Expression) -> Expression:
 
 
 def _keeps_apart(inner: str, outer: str) -> bool:
-    """Whether `=` compares without making different inner values equal."""
-    exact = (*_INTEGERS, "decimal")
-    if inner in _INTEGERS or inner.startswith("decimal"):
-        return outer.startswith(exact)
-    return inner in ("double", "date", "timestamp", "boolean") and outer in ("float", "double", "date", "timestamp")
+    """Whether `=` compares values of these types without making different inner ones equal.
+
+    >>> _keeps_apart("int", "decimal(10,2)"), _keeps_apart("string", "int")
+    (True, False)
+    """
+    digits, others = _digits(inner), _digits(outer)
+    if digits and others:
+        # Both become decimals with room for all whole digits; what is left of 38 are those behind the point.
+        return max(digits.whole, others.whole) + digits.behind <= _MOST_DIGITS
+    return inner == outer or (inner, outer) in _WIDENED
+
+
+class _Digits(NamedTuple):
+    whole: int
+    behind: int
+    """Behind the point."""
+
+
+def _digits(type_: str) -> _Digits | None:
+    """How many digits an exact number has."""
+    if type_ in _INTEGERS:
+        return _Digits(_INTEGERS[type_], 0)
+    found = _DECIMAL.fullmatch(type_)
+    return _Digits(int(found[1]) - int(found[2]), int(found[2])) if found else None
