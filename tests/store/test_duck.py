@@ -184,6 +184,15 @@ def test_a_key_that_did_not_tell_rows_apart_is_not_tried_again(spark: SparkSessi
     assert sorted(tries[2].column("id").to_pylist()) == [1, 8]
 
 
+def test_a_key_may_have_a_name_that_looks_like_a_path(spark: SparkSession, duck: Duck, tmp_path: Path) -> None:
+    place = str(tmp_path / "t")
+    spark.sql(f"CREATE TABLE delta.{quote(place)} AS SELECT id, 1 AS `x`, id AS `.x` FROM range(9)")
+    rows = pa.table({"x": pa.array([1, 1], pa.int32()), ".x": pa.array([3, 5], pa.int64()), WEIGHT: [-1, -1]})
+    found = duck.doomed_by_key(snapshot_of(spark, place), ["id"], rows)
+    assert found is not None
+    assert sorted(found.column("id").to_pylist()) == [3, 5]
+
+
 def test_rows_that_are_not_stored_are_not_found_by_a_key(spark: SparkSession, duck: Duck, lines: str) -> None:
     rows = going({(500, 1, "s1", 900): 1, LINES[8]: 1})
     for _ in range(12):

@@ -56,7 +56,7 @@ class AtHand:
     searches: Searches
     feeds: dict[str, str] = field(default_factory=dict)
     """Change feed that several stream tables share → its view."""
-    stored: pa.Table | None = None
+    placed: pa.Table | None = None
     """The stored rows that were searched for, and where they are, in a table that is patched."""
     _kept: dict[str, Kept] = field(default_factory=dict)
     _inlined: dict[str, Operator] = field(default_factory=dict)
@@ -181,7 +181,7 @@ class AtHand:
             return None
         rows = found.drop_columns([FILE, PLACE])
         sources = rows.rename_columns([source for source, _ in scan.reads])
-        self.stored = sources.append_column(FILE, found.column(FILE)).append_column(PLACE, found.column(PLACE))
+        self.placed = sources.append_column(FILE, found.column(FILE)).append_column(PLACE, found.column(PLACE))
         return rows
 
     def nearer(self, root: Operator, *, even_if_trivial: bool = False) -> Operator:

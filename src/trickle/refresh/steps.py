@@ -235,7 +235,7 @@ class Steps:
         """The stored rows that were searched for, and where they are, if this is how they are stored."""
         seen = self._plan.stored
         is_same = seen is not None and (seen.version, seen.files) == (stored.version, stored.files)
-        return self._at_hand.stored if is_same else None
+        return self._at_hand.placed if is_same else None
 
     def use(self, name: str, kept: Kept) -> None:
         """What leaves of this name are from now on."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations
+from itertools import chain, combinations
 from threading import Timer
 from typing import TypeAlias
 
@@ -135,10 +135,8 @@ class Duck:
 
         Those that do not satisfy a condition, one of DuckDB's over the names here, are left out.
         """
-        files = self._searched(snapshot, reads, keys)
-        return (
-            self._matching(_in_files(files, reads), reads, keys, condition, _named(snapshot, reads)) if files else None
-        )
+        files, schema = self._searched(snapshot, reads, keys), _named(snapshot, reads)
+        return self._matching(_in_files(files, reads), reads, keys, condition, schema) if files else None
 
     def matching_among(
         self, rows: pa.Table, snapshot: Snapshot, reads: Reads, keys: Keys, condition: exp.Expr | None = None
@@ -225,9 +223,11 @@ class Duck:
         """
         whole = _identified([name for name in going.column_names if name != WEIGHT], going)
         files = self._searched(snapshot, _whole(snapshot), whole)
-        known = (key for key in _keys_of(going) if (snapshot.location, key) not in self._ambiguous)
-        key = next(known, None) if files else None
-        if files is None or key is None:
+        if files is None:
+            return None
+        tried = (key for key in _narrow(going) if (snapshot.location, key) not in self._ambiguous)
+        key = next((key for key in tried if _is_key(going, key)), None)
+        if key is None:
             return None
         reads = [(name, name) for name in (*key, *ids)]
         columns = {name: f"c{number}" for number, (name, _) in enumerate(reads)}
@@ -408,13 +408,19 @@ def _among(rows: pa.Table, reads: Reads, *, with_places: bool = False) -> _Rows:
     return _Rows(f"(SELECT {_listed([source for source, _ in reads])}{places} FROM among)", "", {"among": rows})
 
 
-def _keys_of(rows: pa.Table) -> Iterator[tuple[str, ...]]:
-    """Columns, one or two, in which no two rows are equal; first those that are the quickest to search."""
-    fields = [field for field in rows.schema if field.name != WEIGHT]
-    narrow = [field.name for field in fields if pa.types.is_primitive(field.type)]
-    wide = [field.name for field in fields if pa.types.is_string(field.type)]
-    tried = [*combinations(narrow, 1), *combinations(narrow[:_PAIRED], 2), *combinations(wide, 1)]
-    return (key for key in tried if rows.group_by(list(key)).aggregate([]).num_rows == rows.num_rows)
+def _narrow(rows: pa.Table) -> Iterator[tuple[str, ...]]:
+    """One or two columns that may be a key, first those that are the quickest to search."""
+    fields = [field for field in rows.schema if field.name != WEIGHT and not pa.types.is_boolean(field.type)]
+    numbers = [field.name for field in fields if pa.types.is_primitive(field.type)]
+    texts = [field.name for field in fields if pa.types.is_string(field.type)]
+    return chain(combinations(numbers, 1), combinations(numbers[:_PAIRED], 2), combinations(texts, 1))
+
+
+def _is_key(rows: pa.Table, columns: Sequence[str]) -> bool:
+    """Whether no two rows are equal in these columns."""
+    places = [f"k{number}" for number in range(len(columns))]  # Arrow takes a dot in a name for a path
+    values = rows.select(columns).rename_columns(places)
+    return bool(values.group_by(places).aggregate([]).num_rows == rows.num_rows)
 
 
 def _has_each(numbers: pa.ChunkedArray, times: npt.NDArray[np.int64]) -> bool:

@@ -18,6 +18,7 @@ from sqlglot import exp
 
 from trickle.store.delta_log import Snapshot
 from trickle.store.duck import Duck, Keys, Reads
+from trickle.store.shelf import MOST_BYTES as SHELF_BYTES
 from trickle.store.shelf import Shelf
 from trickle.store.types import is_filed
 
@@ -26,6 +27,7 @@ OFTEN = 3
 
 MOST_KEYS = 100_000
 MOST_ROWS = 400_000
+MOST_BYTES = SHELF_BYTES // 2
 """More keys are not looked for widely, and more rows not kept: they would leave no room for anything else."""
 
 _REMEMBERED = 1_000
@@ -138,7 +140,7 @@ class Searches:
         columns = sorted(habit.columns | (habit.last_columns & snapshot.fields.keys()))
         reads = [(name, name) for name in columns if is_filed(snapshot.type(name))]
         rows = self.duck.matching(snapshot, reads, Keys(((compared, compared),), keys, null_safe=False))
-        if rows is None or rows.num_rows > MOST_ROWS:
+        if rows is None or rows.num_rows > MOST_ROWS or rows.nbytes > MOST_BYTES:
             habit.most_keys = max(keys.num_rows // 2, 1)
             return None
         self.shelf.put(_name(snapshot, compared, "keys"), keys)
