@@ -102,7 +102,7 @@ class Trickle:
     def close(self) -> None:
         """Closes the catalog. The Spark session stays: a process has one, and others may use it."""
         self._refresher.close()
-        self._context.catalog.close()
+        self._context.close()
 
     @property
     def spark(self) -> SparkSession:

@@ -18,8 +18,12 @@ from trickle.dialect import SparkSql
 from trickle.engine.session import start_session
 from trickle.errors import UserError
 from trickle.refresh.plan import Programs
+from trickle.store.duck import Duck
 from trickle.store.logs import DeltaLogs
 from trickle.store.namespace import Namespace, delete_directory
+from trickle.store.searches import Searches
+from trickle.store.shelf import Shelf
+from trickle.store.workspace import is_local
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,11 +71,22 @@ class Context:
     def namespace(self) -> Namespace:
         return Namespace(self.spark, self.catalog)
 
+    @cached_property
+    def searches(self) -> Searches:
+        """What refreshes have in the driver, DuckDB and rows, for all that run side by side."""
+        return Searches(Duck(is_local(self.spark)), Shelf())
+
     def lane(self) -> Context:
         """The same with an engine's session of its own, for refreshes that run beside those of this one."""
         other = Context(self.root, self.catalog, self.spark, self.programs)
-        vars(other).update(logs=self.logs, namespace=self.namespace)
+        vars(other).update(logs=self.logs, namespace=self.namespace, searches=self.searches)
         return other
+
+    def close(self) -> None:
+        """Closes the catalog, and gives back what refreshes had. The Spark session stays."""
+        if searches := vars(self).pop("searches", None):
+            searches.duck.close()
+        self.catalog.close()
 
     def stream_table(self, name: str) -> StreamTable:
         """By the name a user typed. Raises UserError where there is none."""

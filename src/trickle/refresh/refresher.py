@@ -16,11 +16,8 @@ from trickle.refresh.execute import Executor
 from trickle.refresh.plan import RefreshPlan
 from trickle.refresh.steps import Resources
 from trickle.refresh.tick import GoesOn, Tick
-from trickle.store.duck import Duck
 from trickle.store.feeds import Feeds
 from trickle.store.files import Files
-from trickle.store.searches import Searches
-from trickle.store.workspace import is_local
 
 _FULL_ON_REQUEST = "asked for with FULL"
 
@@ -141,10 +138,9 @@ class Refresher:
     @property
     def executor(self) -> Executor:
         if self._executor is None:
-            session = self.context.session
-            feeds = Feeds(session, self.context.definitions.columns_read)
-            duck = Duck(is_local(session))
-            resources = Resources(session, feeds, Files(session), duck, Searches(duck, feeds.shelf), self.pool)
+            session, searches = self.context.session, self.context.searches
+            feeds = Feeds(session, searches.shelf, self.context.definitions.columns_read)
+            resources = Resources(session, feeds, Files(session), searches, self.pool)
             self._executor = Executor(self.context.logs, self.context.programs, resources)
         return self._executor
 

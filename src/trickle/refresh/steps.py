@@ -62,14 +62,18 @@ class Resources:
     session: SparkSession
     feeds: Feeds
     files: Files
-    duck: Duck
     searches: Searches
+    """Shared with the other sessions of a connection."""
     pool: str | None = None
     """The pool of Spark's fair scheduler that jobs go to."""
     large: set[tuple[str, str]] = field(default_factory=set)
     """Stream table and step whose result was too large to be held here the last time."""
     workers: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(cores(), "trickle-step"))
     """Half of what a small step takes is Spark's planning, on one core."""
+
+    @property
+    def duck(self) -> Duck:
+        return self.searches.duck
 
     def label_jobs(self, refresh_id: str, name: str) -> None:
         """Jobs that this thread starts belong to a refresh."""
@@ -88,7 +92,6 @@ class Resources:
         """Gives everything back, unless Spark has ended before."""
         self.workers.shutdown()
         self.feeds.close()
-        self.duck.close()
 
 
 class Steps:

@@ -43,9 +43,9 @@ class Feeds:
     """The feeds at hand in one session."""
 
     session: SparkSession
+    shelf: Shelf
     readers: Callable[[str], Iterable[frozenset[str]]]
     """Location → the columns that each known stream table reads there."""
-    shelf: Shelf = field(default_factory=Shelf)
     _kept: dict[Versions, _Feed] = field(default_factory=dict)
 
     def rows(self, source: Snapshot, before: int, columns: Collection[str]) -> pa.Table | None:
