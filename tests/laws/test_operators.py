@@ -20,14 +20,16 @@ from sqlglot import parse_one
 
 from laws.data import applied
 from laws.duck import Duck, Feed, Row
+from trickle.algebra import ties
 from trickle.algebra.aggregate import Aggregate, distinct
 from trickle.algebra.differentiate import Window, differentiate
 from trickle.algebra.expressions import Expression, Output, passing
-from trickle.algebra.filter import Filter
+from trickle.algebra.filter import Filter, stripped
 from trickle.algebra.full_join import FullJoin
 from trickle.algebra.generate import Generate
 from trickle.algebra.inner_join import InnerJoin
 from trickle.algebra.left_join import Kind, LeftJoin
+from trickle.algebra.opaque import Opaque
 from trickle.algebra.operator import Operator, walk
 from trickle.algebra.over import Over
 from trickle.algebra.program import reconstruct_before
@@ -293,6 +295,53 @@ def test_a_change_finds_its_way_around_small_inputs() -> None:
     assert delta
     gathered = {node.input.table: node for node in walk(delta) if isinstance(node, SemiJoin)}
     assert {leaf.table for leaf in walk(gathered["s"].keys) if isinstance(leaf, Scan)} == {"r"}
+
+
+@pytest.mark.parametrize("changed", ["r", "s"])
+def test_a_change_finds_its_way_around_the_results_of_aggregates(changed: str) -> None:
+    lowest = Aggregate(Scan("s", (("k", "m"), ("v", "x"))), ("m",), (Output("low", sql("MIN(x)")),))
+    join = InnerJoin((S, lowest, R), (sql("w = low"), sql("k = l"), sql("k = m")))
+    for op in (
+        join,
+        InnerJoin((Scan("keys", (("k", "other"),)), Project(join, passing(join.columns))), (sql("other = l"),)),
+    ):
+        window = Window(frozenset({changed, "keys"}), (("r", 3), ("s", 7), ("keys", 2)))
+        delta = differentiate(op, window)
+        assert delta
+        assert not any(
+            isinstance(stripped(node.input), Aggregate) for node in walk(delta) if isinstance(node, SemiJoin)
+        )
+
+
+def chained(joins: int) -> Operator:
+    """A join with a table of a join with a table, and so on, as views over views have it."""
+    rows: Operator = Scan("t0", (("k", "k0"), ("v", "v0")))
+    for number in range(1, joins):
+        table = Scan(f"t{number}", (("k", f"k{number}"), ("v", f"v{number}")))
+        joined = InnerJoin((rows, table), (sql(f"v{number - 1} = k{number}"),))
+        rows = Project(joined, passing((*rows.columns, f"v{number}")))
+    return rows
+
+
+def test_joins_in_joins_are_asked_once_whether_keys_arrive() -> None:
+    questions = []
+    for joins in (6, 12):
+        known = ties._arrive.cache_info().misses
+        assert differentiate(chained(joins), Window(frozenset({f"t{joins - 1}"})))
+        questions.append(ties._arrive.cache_info().misses - known)
+    assert questions[1] <= 3 * questions[0]
+
+
+def test_keys_of_several_columns_arrive_in_all_branches_of_a_union() -> None:
+    branch = InnerJoin((R, S), (sql("k = l"),))
+    other = Project(InnerJoin((R2, S), (sql("k2 = l"),)), (output("k", "k2"), output("v", "v2"), *passing(("l", "w"))))
+    keys = Keys(Scan("keys", (("k", "key_1"), ("v", "key_2"))), (("k", "key_1"), ("w", "key_2")), null_safe=False)
+    assert ties.arrive(keys, UnionAll((branch, other)))
+    assert ties.arrive(keys, branch)
+    opaque = Opaque(parse_one("SELECT 1 AS k, 2 AS w"), ("k", "w"), "no rules")
+    assert not ties.arrive(keys, opaque)
+    assert not ties.arrive(keys, Aggregate(branch, (), (output("k", "min(k)"), output("w", "max(w)"))))
+    assert ties.arrive(keys, Aggregate(branch, ("k",), (output("w", "max(w)"),)))
 
 
 def test_a_delta_is_none_where_no_source_changed() -> None:

@@ -26,7 +26,7 @@ from trickle.algebra.project import Project, exactly, renamed
 from trickle.algebra.prune import prune
 from trickle.algebra.restrict import Keys, restrict
 from trickle.algebra.scan import before
-from trickle.algebra.ties import are_tied, keys_from, ties
+from trickle.algebra.ties import are_tied, arrive, keys_from, ties
 from trickle.algebra.union_all import UnionAll, union
 from trickle.names import WEIGHT, hidden
 
@@ -164,20 +164,28 @@ def _(join: InnerJoin, keys: Keys) -> Operator:
         if own.pairs:
             members[position] = restrict(member, own)
             restricted.add(position)
-    spread = True
-    while spread:
-        spread = False
-        for position, member in enumerate(members):
-            if position in restricted:
-                continue
-            for source in sorted(restricted):
-                found = keys_from(members[source], member.columns, join.conditions)
-                if found:
-                    members[position] = restrict(member, found)
-                    restricted.add(position)
-                    spread = True
-                    break
+    while asked := _asked(join, members, restricted):
+        position, found = asked
+        members[position] = restrict(members[position], found)
+        restricted.add(position)
     return InnerJoin(tuple(members), join.conditions)
+
+
+def _asked(join: InnerJoin, members: list[Operator], restricted: set[int]) -> tuple[int, Keys] | None:
+    """An input that is not restricted yet, and keys for it from one that is: such that arrive before others."""
+    ways = (
+        (position, keys)
+        for position, member in enumerate(members)
+        if position not in restricted
+        for source in sorted(restricted)
+        if (keys := keys_from(members[source], member.columns, join.conditions))
+    )
+    last_resort = None
+    for position, keys in ways:
+        if arrive(keys, members[position]):
+            return position, keys
+        last_resort = last_resort or (position, keys)
+    return last_resort
 
 
 @prune.register

@@ -17,7 +17,7 @@ from trickle.algebra.operator import Operator
 from trickle.algebra.project import exactly
 from trickle.algebra.restrict import Keys, restrict
 from trickle.algebra.semi_join import Without, restrict_exactly
-from trickle.algebra.ties import are_tied, keys_from
+from trickle.algebra.ties import are_tied, arrive, keys_from
 from trickle.algebra.union_all import union
 
 
@@ -77,13 +77,13 @@ class Near:
 
     @cached_property
     def _tree(self) -> dict[int, list[int]]:
-        """Neighbours in a spanning tree of the join graph, made of ties between large inputs before others.
+        """Neighbours in a spanning tree of the join graph, made of the best ties.
 
         A way over a small input is a bad one: two rows of large ones that agree on a nation have little to do with
-        each other.
+        each other. One to the result of an aggregate is worse: all of its groups would have to be computed.
         """
         tied = [pair for pair in combinations(range(len(self.members)), 2) if self._is_tied(*pair)]
-        tied.sort(key=lambda pair: sorted(self.sizes[place] for place in pair), reverse=True)
+        tied.sort(key=lambda pair: (self._is_open(*pair), sorted(self.sizes[place] for place in pair)), reverse=True)
         tree: dict[int, list[int]] = {place: [] for place in range(len(self.members))}
         part_of = {place: {place} for place in tree}
         for one, other in tied:
@@ -98,6 +98,14 @@ class Near:
 
     def _is_tied(self, one: int, other: int) -> bool:
         return are_tied(self.conditions, self.members[one].columns, self.members[other].columns)
+
+    def _is_open(self, one: int, other: int) -> bool:
+        """Whether no key from one of two inputs stops above what the other one reads."""
+        return self._leads(one, other) and self._leads(other, one)
+
+    def _leads(self, source: int, target: int) -> bool:
+        keys = keys_from(self.members[source], self.members[target].columns, self.conditions)
+        return keys is None or arrive(keys, self.members[target])
 
 
 def _matching_any(whole: Operator, asked: Iterable[Keys]) -> Operator:
