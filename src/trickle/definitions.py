@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +12,12 @@ from sqlglot import exp
 
 from trickle.catalog.model import Mode, StreamTable
 from trickle.dialect import SparkSql
-from trickle.errors import UserError
+from trickle.errors import InternalError, UserError
 from trickle.names import is_part
-from trickle.refresh.definition import LEGACY, MEANING, Compiler, Definition, KnownStreamTable, lookup_key
+from trickle.refresh.compiler import Compiler, lookup_key
+from trickle.refresh.definition import LEGACY, MEANING, Definition, KnownStreamTable
 from trickle.refresh.parts import part_name
+from trickle.sql.scope import NotModelled
 from trickle.sql.source import tables
 from trickle.sql.tokens import mentioned
 from trickle.store.logs import local_path
@@ -56,7 +59,18 @@ class Definitions:
         parts: Collection[str] = (),
     ) -> Definition:
         """A definition, compiled under the settings it was created with; `parts` are the hidden tables it may read."""
+        with self.context.lock:
+            self.context.namespace.learn(query)
+            self.stand_in(database, settings)
+            compiler = self._compiler(database, settings, parts)
+            try:
+                return compiler.compile(name, query, allow_nondeterministic=allow_nondeterministic)
+            except UserError as error:
+                if error.code == "unknown-table":
+                    self._refuse_temporary(mentioned(query))
+                raise
 
+    def _compiler(self, database: str, settings: Mapping[str, str], parts: Collection[str]) -> Compiler:
         def find(table: exp.Table) -> DeltaSource | ViewSource:
             return look_up(self.context.session, table, database)
 
@@ -64,17 +78,8 @@ class Definitions:
             part = part_name(text, database, settings)
             return self._part(part) if part in parts else None
 
-        with self.context.lock:
-            self.context.namespace.learn(query)
-            self.stand_in(database, settings)
-            known = self._known_stream_tables()
-            compiler = Compiler(self.context.session, self.context.logs, find, known, find_part, database)
-            try:
-                return compiler.compile(name, query, allow_nondeterministic=allow_nondeterministic)
-            except UserError as error:
-                if error.code == "unknown-table":
-                    self._refuse_temporary(mentioned(query))
-                raise
+        stream_tables = self._known_stream_tables()
+        return Compiler(self.context.session, self.context.logs, find, stream_tables, find_part, database)
 
     def refuse_hidden(self, definition: Definition) -> None:
         """The engine reads the table that a temporary view of the user's session hides; say so before it does."""
@@ -97,7 +102,7 @@ class Definitions:
         known = self._compiled.get(_form(table))
         if known and known[0] == version and moment.agrees(known[1]):
             return known[1]
-        definition = self.compile(
+        definition = self._with_other_parts(moment, table) or self.compile(
             table.name,
             table.query,
             database=table.database,
@@ -107,6 +112,16 @@ class Definitions:
         )
         self._compiled[_form(table)] = version, definition
         return definition
+
+    def _with_other_parts(self, moment: Moment, table: StreamTable) -> Definition | None:
+        """The definition made from another form of the stream table, where one is known that agrees."""
+        version = _version(table)
+        for (id_, _), (made_from, known) in self._compiled.items():
+            if id_ == table.id and made_from == version and known.inner and moment.agrees(known):
+                with suppress(NotModelled, InternalError):
+                    compiler = self._compiler(table.database, table.settings, _parts(table))
+                    return compiler.with_other_parts(known)
+        return None
 
     def stand_in(self, database: str, settings: Mapping[str, str]) -> None:
         """Puts the engine's session where a query was written: its database and its settings."""

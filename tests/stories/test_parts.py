@@ -13,9 +13,10 @@ from stories.check import assert_right, caught, counts, declared, rows
 from trickle.catalog.model import StreamTable
 from trickle.context import Context
 from trickle.failpoints import VARIABLE
+from trickle.names import is_part
 from trickle.refresh.execute import Executor
 from trickle.refresh.plan import RefreshPlan
-from trickle.refresh.route import LET_GO
+from trickle.refresh.route import LET_GO, without_parts
 
 Action = trickle.Action
 
@@ -134,6 +135,30 @@ def test_the_first_rows_are_chosen_from_kept_groups_that_may_be_invisible(shop: 
     t.sql("INSERT INTO orders VALUES (5, 1, 2, '5'), (6, 3, 1, '6')")
     assert t.refresh("best").action is Action.DIFFERENTIAL
     assert rows(t, "SELECT * FROM best") == {(2, 7): 1, (None, 1): 1}
+
+
+def test_a_query_read_without_its_parts_is_planned_with_them_as_if_it_were_read_anew(shop: trickle.Trickle) -> None:
+    t = shop
+    t.sql(f"CREATE VIEW named_view AS {NAMED}")
+    t.sql(f"CREATE STREAM TABLE some AS {TOTALS} HAVING COUNT(*) < 3")
+    for query in (
+        NAMED,
+        SHARES,
+        FREQUENCIES,
+        f"SELECT * FROM named_view JOIN ({FREQUENCIES}) ON n < total",
+        f"SELECT customer, total FROM some WHERE total > (SELECT AVG(n) FROM ({FREQUENCIES}))",
+        f"{TOTALS} HAVING COUNT(*) < 3 ORDER BY total DESC, customer LIMIT 2",
+    ):
+        t.create_stream_table("one", query)
+        table, definitions = t._context.find(declared(t, "one").name), t._context.definitions
+        assert table is not None
+        with_parts, without = definitions.get(table), definitions.get(without_parts(table))
+        assert any(is_part(key) for key in with_parts.sources), query
+        assert not any(is_part(key) for key in without.sources), query
+        for made, form in ((with_parts, table), (without, without_parts(table))):
+            definitions.forget(table)
+            assert definitions.get(form) == made, query
+        t.drop_stream_table("one")
 
 
 def test_two_tables_share_a_part_and_the_last_one_takes_it_along(shop: trickle.Trickle) -> None:

@@ -17,7 +17,7 @@ from trickle.algebra.expressions import Expression, call, case, cast, column, is
 from trickle.names import COUNT, WEIGHT
 
 INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
 # The quotient of a sum and a count is rounded twice, once by the division and once by the cast to AVG's own type.
 # That cannot show while the division keeps 9 digits more than the result: decimal(25,s)/decimal(20,0) does.
@@ -82,7 +82,7 @@ def recipe(aggregate: Expression, argument_type: str, result_type: str, settings
 
 
 def _sums_exactly(argument_type: str, settings: Settings) -> bool:
-    decimal = _DECIMAL.fullmatch(argument_type)
+    decimal = DECIMAL.fullmatch(argument_type)
     if not decimal:
         return argument_type in INTEGERS
     if not settings.ansi:
@@ -92,13 +92,13 @@ def _sums_exactly(argument_type: str, settings: Settings) -> bool:
 
 def _is_wide(type_: str) -> bool:
     """Whether Spark may round where it negates a value of this type."""
-    decimal = _DECIMAL.fullmatch(type_)
+    decimal = DECIMAL.fullmatch(type_)
     return decimal is not None and int(decimal[1]) > _LARGEST_NEGATED_PRECISION
 
 
 def _averages_exactly(argument_type: str) -> bool:
     """Spark averages integers in DOUBLE, exact below 2⁵³: sums of BIGINT pass that in practice, of INT they do not."""
-    decimal = _DECIMAL.fullmatch(argument_type)
+    decimal = DECIMAL.fullmatch(argument_type)
     if decimal:
         return int(decimal[1]) <= _LARGEST_AVERAGED_PRECISION
     return argument_type in INTEGERS - {"bigint"}

@@ -30,13 +30,12 @@ from trickle.refresh.definition import LEGACY, MEANING
 from trickle.refresh.plain import Plain, Types, plain_nodes, split_condition
 from trickle.refresh.plan import RefreshPlan
 from trickle.store.delta_log import Snapshot
-from trickle.store.duck import FILE, PLACE, Duck, Keys, Leaf
+from trickle.store.duck import FILE, PLACE, Keys, Leaf
 from trickle.store.files import DataFiles, Files
 from trickle.store.leaves import PinnedLeaves, held, template
 from trickle.store.light import is_light, read
 from trickle.store.patch import may_patch
 from trickle.store.searches import Searches, Wider
-from trickle.store.shelf import Shelf
 from trickle.store.types import is_fed, is_itself
 from trickle.store.workspace import Kept, Workspace
 
@@ -50,9 +49,7 @@ class AtHand:
 
     plan: RefreshPlan
     workspace: Workspace
-    duck: Duck
     files: Files
-    shelf: Shelf
     searches: Searches
     feeds: dict[str, str] = field(default_factory=dict)
     """Change feed that several stream tables share → its view."""
@@ -94,7 +91,7 @@ class AtHand:
             return
         version = snapshot.version if reading is Reading.AFTER else self.plan.versions[table].before
         key = "table", snapshot.location, snapshot.table_id, version
-        rows = self.shelf.get(key, lambda: read(snapshot, version))
+        rows = self.searches.shelf.get(key, lambda: read(snapshot, version))
         # Where history is gone, or the table had other columns then, Spark finds it out and says so.
         if rows is not None and {*columns} <= {*rows.column_names}:
             # Rows of no columns still count; Arrow cannot hold them, so they carry the first one.
@@ -176,13 +173,11 @@ class AtHand:
 
     def _found_stored(self, snapshot: Snapshot, scan: Scan, keys: Keys) -> pa.Table | None:
         """Where these rows are is found with them: whatever becomes of them, they are not searched for again."""
-        found = self.duck.placed(snapshot, scan.reads, keys)
+        found = self.searches.duck.placed(snapshot, scan.reads, keys)
         if found is None:
             return None
-        rows = found.drop_columns([FILE, PLACE])
-        sources = rows.rename_columns([source for source, _ in scan.reads])
-        self.placed = sources.append_column(FILE, found.column(FILE)).append_column(PLACE, found.column(PLACE))
-        return rows
+        self.placed = found.rename_columns([FILE, PLACE, *(source for source, _ in scan.reads)])
+        return found.drop_columns([FILE, PLACE])
 
     def nearer(self, root: Operator, *, even_if_trivial: bool = False) -> Operator:
         """The tree with each plain part of it over rows at hand replaced by what it comes to."""
@@ -228,7 +223,7 @@ class AtHand:
         name = f"near_{node.digest}"
         if name in self._kept:
             return Reference(name, node.columns)
-        rows = self.duck.computed(plain.tree, self._leaf, pa.schema(list(plain.types.items())))
+        rows = self.searches.duck.computed(plain.tree, self._leaf, pa.schema(list(plain.types.items())))
         if rows is None:
             return None
         schema = from_arrow_schema(rows.schema, prefer_timestamp_ntz=True)
@@ -261,7 +256,7 @@ class AtHand:
         name = held(scan.table, scan.reading)
         if name not in self._files:
             version = self.plan.versions[scan.table].before if scan.reading is Reading.BEFORE else snapshot.version
-            self._files[name] = self.duck.files(snapshot, version)
+            self._files[name] = self.searches.duck.files(snapshot, version)
         return self._files[name] is not None
 
     def _held(self, leaf: Scan | Reference) -> Kept | None:

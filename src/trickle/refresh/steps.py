@@ -102,9 +102,7 @@ class Steps:
         self._plan = plan
         self._workspace = workspace
         self._refresh_id = refresh_id
-        self._at_hand = AtHand(
-            plan, workspace, resources.duck, resources.files, resources.feeds.shelf, resources.searches
-        )
+        self._at_hand = AtHand(plan, workspace, resources.files, resources.searches)
         self._known: dict[str, Step] = {}
         """The steps of the program under way, by name."""
 

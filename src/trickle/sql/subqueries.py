@@ -6,7 +6,6 @@ never NULL, and `x NOT IN (…)` is TRUE only where no comparison is TRUE or NUL
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -39,6 +38,7 @@ from trickle.algebra.left_join import Kind, LeftJoin, equated
 from trickle.algebra.normalise import split_root
 from trickle.algebra.operator import Operator
 from trickle.algebra.project import Project
+from trickle.algebra.state import DECIMAL
 from trickle.sql.calls import has_subquery, is_subquery, replaced
 from trickle.sql.environment import Environment
 from trickle.sql.scope import NotModelled, Scope
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 _MOST_DIGITS = 38
 _INTEGERS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
 """Type → the digits that Spark gives it as a decimal."""
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _WIDENED = {("double", "float"), ("date", "timestamp"), ("timestamp", "date")}
 """(inner type, outer type) of which the narrower one becomes the other."""
 _MORE_THAN_ONE_ROW = "a scalar subquery returned more than one row"
@@ -312,5 +311,5 @@ def _digits(type_: str) -> _Digits | None:
     """How many digits an exact number has."""
     if type_ in _INTEGERS:
         return _Digits(_INTEGERS[type_], 0)
-    found = _DECIMAL.fullmatch(type_)
+    found = DECIMAL.fullmatch(type_)
     return _Digits(int(found[1]) - int(found[2]), int(found[2])) if found else None
