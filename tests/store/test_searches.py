@@ -148,7 +148,7 @@ def test_what_answers_nobody_is_not_searched_widely_again(
     assert set(found.to_pylist()) == {1}
 
 
-@pytest.mark.parametrize(("limit", "value"), [("MOST_KEYS", 5), ("MOST_ROWS", 20)])
+@pytest.mark.parametrize(("limit", "value"), [("MOST_KEYS", 5), ("MOST_BYTES", 500)])
 def test_what_is_too_much_is_not_kept(
     spark: SparkSession,
     duck: Duck,
@@ -166,3 +166,20 @@ def test_what_is_too_much_is_not_kept(
     assert found is not None
     assert found.num_rows == 4
     assert searches.values(snapshot, "k", "m") is None
+
+
+def test_what_would_find_too_much_is_not_searched_for(
+    spark: SparkSession, duck: Duck, location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searches = Searches(duck, Shelf())
+    one_key = duck.matching(snapshot_of(spark, location), reads(*COLUMNS), wanted([1]))
+    assert one_key is not None
+    monkeypatch.setattr(module, "MOST_BYTES", 20 * one_key.nbytes)
+    for keys, is_searched in ((50, False), (10, True)):
+        learn(searches, snapshot_of(spark, location))
+        add(location, range(10))
+        snapshot = snapshot_of(spark, location)
+        # None of these keys is there: whatever was expected, it would be little enough to be kept.
+        absent = wide(range(5_000, 5_000 + keys))
+        searches.matching(snapshot, reads(*COLUMNS), wanted([101]), None, lambda: absent)  # noqa: B023
+        assert (searches.values(snapshot, "k", "m") is not None) == is_searched

@@ -136,30 +136,29 @@ class Duck:
         Those that do not satisfy a condition, one of DuckDB's over the names here, are left out.
         """
         files, schema = self._searched(snapshot, reads, keys), _named(snapshot, reads)
-        return self._matching(_in_files(files, reads), reads, keys, condition, schema) if files else None
+        return self._matching(_in_files(files, reads), keys, condition, schema) if files else None
 
     def matching_among(
         self, rows: pa.Table, snapshot: Snapshot, reads: Reads, keys: Keys, condition: exp.Expr | None = None
     ) -> pa.Table | None:
         """The same, of a table whose rows that may match are at hand."""
-        return self._matching(_among(rows, reads), reads, keys, condition, _named(snapshot, reads))
+        return self._matching(_among(rows, reads), keys, condition, _named(snapshot, reads))
 
     def placed(self, snapshot: Snapshot, reads: Reads, keys: Keys) -> pa.Table | None:
         """The rows of a table that match the keys, and where they are (FILE, PLACE); None as above."""
         files = self._searched(snapshot, reads, keys)
         schema = pa.schema([*_WHERE, *_named(snapshot, reads)])
-        return self._matching(_in_files(files, reads), reads, keys, None, schema, "f, r, ") if files else None
+        return self._matching(_in_files(files, reads), keys, None, schema, "f, r, ") if files else None
 
     def _matching(
-        self, rows: _Rows, reads: Reads, keys: Keys, condition: exp.Expr | None, schema: pa.Schema, places: str = ""
+        self, rows: _Rows, keys: Keys, condition: exp.Expr | None, schema: pa.Schema, places: str = ""
     ) -> pa.Table | None:
         """What matches; whether it is alive is looked at after that."""
-        columns = {name: f"c{number}" for number, (_, name) in enumerate(reads)}
         wanted = {f"k{number}": keys.values.column(key) for number, (_, key) in enumerate(keys.pairs)}
-        matches = _matches([columns[column] for column, _ in keys.pairs], wanted, keys.null_safe)
+        matches = _matches([rows.columns[column] for column, _ in keys.pairs], wanted, keys.null_safe)
         return self._query(
-            f"SELECT {places}{', '.join(columns.values())} FROM {rows.text} AS t SEMI JOIN k ON {matches}"
-            f"{rows.living}{_where(condition, columns)}",
+            f"SELECT {places}{', '.join(rows.columns.values())} FROM {rows.text} AS t SEMI JOIN k ON {matches}"
+            f"{rows.living}{_where(condition, rows.columns)}",
             schema,
             k=pa.table(wanted),
             **rows.tables,
@@ -181,11 +180,10 @@ class Duck:
         return self._located(_among(rows, reads, with_places=True), snapshot, identity, changes)
 
     def _located(self, rows: _Rows, snapshot: Snapshot, identity: Sequence[str], changes: pa.Table) -> pa.Table | None:
-        columns = {name: f"c{number}" for number, name in enumerate(snapshot.fields)}
         named = {f"k{number}": changes.column(name) for number, name in enumerate(identity)}
-        matches = _matches([columns[name] for name in identity], named, null_safe=True)
+        matches = _matches([rows.columns[name] for name in identity], named, null_safe=True)
         return self._query(
-            f"SELECT f, r, {', '.join(columns.values())}, k.op FROM {rows.text} AS t "
+            f"SELECT f, r, {', '.join(rows.columns.values())}, k.op FROM {rows.text} AS t "
             f"JOIN changes AS k ON {matches}{rows.living}",
             pa.schema([*_WHERE, *_named(snapshot, _whole(snapshot)), pa.field(OP, pa.string())]),
             changes=pa.table(named | {"op": changes.column(OP)}),
@@ -199,13 +197,12 @@ class Duck:
         files = self._searched(snapshot, reads, _identified(columns, going))
         if files is None:
             return None
-        named = {f"k{number}": going.column(name) for number, name in enumerate(columns)}
-        listed = [f"c{number}" for number in range(len(reads))]
-        matches = _matches(listed[: len(columns)], named, null_safe=True)
-        order = ", ".join(f"t.{place}" for place in listed[len(columns) :])
         rows = _in_files(files, reads)
+        named = {f"k{number}": going.column(name) for number, name in enumerate(columns)}
+        matches = _matches([rows.columns[name] for name in columns], named, null_safe=True)
+        order = ", ".join(f"t.{rows.columns[name]}" for name in ids)
         return self._query(
-            f"SELECT f, r, {', '.join(listed)} FROM ("
+            f"SELECT f, r, {', '.join(rows.columns.values())} FROM ("
             f"  SELECT t.*, k.w, row_number() OVER (PARTITION BY k.n ORDER BY {order}) AS nth "
             f"  FROM {rows.text} AS t "
             f"  JOIN (SELECT *, row_number() OVER () AS n FROM going) AS k ON {matches}{rows.living}) "
@@ -230,12 +227,12 @@ class Duck:
         if key is None:
             return None
         reads = [(name, name) for name in (*key, *ids)]
-        columns = {name: f"c{number}" for number, (name, _) in enumerate(reads)}
-        named = {f"k{number}": going.column(name) for number, name in enumerate(key)}
         rows, schema = _in_files(files, reads), _named(snapshot, [(name, name) for name in ids])
+        named = {f"k{number}": going.column(name) for number, name in enumerate(key)}
+        matches = _matches([rows.columns[name] for name in key], named, null_safe=True)
         found = self._query(
-            f"SELECT f, r, {', '.join(columns[name] for name in ids)}, k.n FROM {rows.text} AS t "
-            f"JOIN going AS k ON {_matches([columns[name] for name in key], named, null_safe=True)}{rows.living}",
+            f"SELECT f, r, {', '.join(rows.columns[name] for name in ids)}, k.n FROM {rows.text} AS t "
+            f"JOIN going AS k ON {matches}{rows.living}",
             pa.schema([*_WHERE, *schema, pa.field("n", pa.int64())]),
             going=pa.table(named | {"n": pa.array(np.arange(going.num_rows), pa.int64())}),
             **rows.tables,
@@ -391,6 +388,8 @@ _PLACES = "file_index", "file_row_number"
 class _Rows:
     """Rows to be looked at: their columns as c0, c1, …, and where each is as f and r."""
 
+    columns: dict[str, str]
+    """The name of a column here → c0, c1, …"""
     text: str
     living: str
     """Leaves out rows that are deleted."""
@@ -400,12 +399,17 @@ class _Rows:
 def _in_files(files: DataFiles, reads: Reads) -> _Rows:
     file, row = _PLACES
     text = f"(SELECT {_listed([source for source, _ in reads])}, {file} AS f, {row} AS r FROM {_parquet(files)})"
-    return _Rows(text, _living(files), {} if files.gone is None else {"gone": files.gone})
+    return _Rows(_numbered(reads), text, _living(files), {} if files.gone is None else {"gone": files.gone})
 
 
 def _among(rows: pa.Table, reads: Reads, *, with_places: bool = False) -> _Rows:
     places = f", {_quoted(FILE)} AS f, {_quoted(PLACE)} AS r" if with_places else ""
-    return _Rows(f"(SELECT {_listed([source for source, _ in reads])}{places} FROM among)", "", {"among": rows})
+    text = f"(SELECT {_listed([source for source, _ in reads])}{places} FROM among)"
+    return _Rows(_numbered(reads), text, "", {"among": rows})
+
+
+def _numbered(reads: Reads) -> dict[str, str]:
+    return {name: f"c{number}" for number, (_, name) in enumerate(reads)}
 
 
 def _narrow(rows: pa.Table) -> Iterator[tuple[str, ...]]:

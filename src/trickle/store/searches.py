@@ -26,9 +26,8 @@ OFTEN = 3
 """So many searches of one version are worth a wide one: it takes as long as two of them."""
 
 MOST_KEYS = 100_000
-MOST_ROWS = 400_000
 MOST_BYTES = SHELF_BYTES // 2
-"""More keys are not looked for widely, and more rows not kept: they would leave no room for anything else."""
+"""More keys are not looked for widely, and more is not kept: it would leave no room for anything else."""
 
 _REMEMBERED = 1_000
 
@@ -46,21 +45,31 @@ class _Habit:
     last_times: int = 0
     last_columns: frozenset[str] = frozenset()
     wide: int = 0
-    """Wide searches of this version, and how many others they have answered."""
+    """Wide searches of this version, made or too large to be made, and how many others they have answered."""
     answered: int = 0
-    most_keys: int | None = None
-    """Fewer than MOST_KEYS where that many once found too much."""
+    cells: float = 0.0
+    """Keys times columns that were looked for, lately more than long ago, and the bytes that they found."""
+    found: float = 0.0
 
     def at(self, version: int) -> _Habit:
         """The habit as a search of this version finds it."""
         if version == self.version:
             return self
-        return _Habit(version, last_times=self.times, last_columns=self.columns, most_keys=self.most_keys)
+        cells, found = self.cells / 2, self.found / 2
+        return _Habit(version, last_times=self.times, last_columns=self.columns, cells=cells, found=found)
 
     @property
     def is_worth_more(self) -> bool:
         """Whether to search widely: what was searched often, and as long as it answers others."""
         return self.last_times >= OFTEN and self.wide <= self.answered
+
+    def learn(self, cells: int, found: int) -> None:
+        self.cells += cells
+        self.found += found
+
+    def expected(self, cells: int) -> float:
+        """The bytes that so many keys times columns will find; none where nothing is known."""
+        return cells * self.found / self.cells if self.cells else 0.0
 
 
 @dataclass
@@ -71,7 +80,7 @@ class Searches:
     shelf: Shelf
     _habits: dict[Hashable, _Habit] = field(default_factory=dict)
     _searching: Lock = field(default_factory=Lock)
-    """Held by a wide search: who looks for the same meanwhile finds it done."""
+    """Held by a search until it is clear that it has to be made; a wide one is made first, and others find it done."""
 
     def matching(
         self, snapshot: Snapshot, reads: Reads, keys: Keys, condition: exp.Expr | None, wider: Wider
@@ -82,23 +91,33 @@ class Searches:
         compared, wanted = keys.compared(reads), keys.values.column(keys.pairs[0][1])
         if len(compared) > 1 or (keys.null_safe and wanted.null_count):
             return self.duck.matching(snapshot, reads, keys, condition)
-        rows = self._shared(snapshot, compared[0], frozenset(source for source, _ in reads), wanted.drop_null(), wider)
-        if rows is None:
-            return self.duck.matching(snapshot, reads, keys, condition)
-        return self.duck.matching_among(rows, snapshot, reads, keys, condition)
+        sources = frozenset(source for source, _ in reads)
+        with self._searching:
+            habit = self._noted(snapshot, compared[0], sources)
+            rows = self._shared(snapshot, compared[0], sources, habit, wanted.drop_null(), wider)
+        if rows is not None:
+            return self.duck.matching_among(rows, snapshot, reads, keys, condition)
+        found = self.duck.matching(snapshot, reads, keys, condition)
+        if found is not None and condition is None:
+            habit.learn(len(wanted) * len(reads), found.nbytes)
+        return found
 
     def _shared(
-        self, snapshot: Snapshot, compared: str, sources: frozenset[str], wanted: pa.ChunkedArray, wider: Wider
+        self,
+        snapshot: Snapshot,
+        compared: str,
+        sources: frozenset[str],
+        habit: _Habit,
+        wanted: pa.ChunkedArray,
+        wider: Wider,
     ) -> pa.Table | None:
         """Rows among which all those wanted are, found before or now; None where a search of its own is better."""
-        with self._searching:
-            habit = self._noted(snapshot, compared, sources)
-            rows = self._found(snapshot, compared, sources, wanted)
-            if rows is not None:
-                habit.answered += 1
-            elif habit.is_worth_more:
-                rows = self._search(snapshot, compared, habit, wanted, wider)
-            return rows
+        rows = self._found(snapshot, compared, sources, wanted)
+        if rows is not None:
+            habit.answered += 1
+        elif habit.is_worth_more:
+            rows = self._search(snapshot, compared, habit, wanted, wider)
+        return rows
 
     def values(self, snapshot: Snapshot, compared: str, column: str) -> pa.ChunkedArray | None:
         """A column of the rows that a wide search has found; None where there was none."""
@@ -129,19 +148,22 @@ class Searches:
         self, snapshot: Snapshot, compared: str, habit: _Habit, wanted: pa.ChunkedArray, wider: Wider
     ) -> pa.Table | None:
         """The rows for all keys that may be looked for, put by for others; None where that is too much."""
-        earlier = self.shelf.peek(_name(snapshot, compared, "keys"))
         more = [values for values in wider() if values.type == wanted.type]
+        if not more:
+            return None
+        habit.wide += 1
+        earlier = self.shelf.peek(_name(snapshot, compared, "keys"))
         known = [] if earlier is None else earlier.column(0).chunks
         every = pa.chunked_array([*wanted.chunks, *more, *known], wanted.type)
         keys = pa.table({compared: every.unique().drop_null()})
-        if not more or keys.num_rows > (habit.most_keys or MOST_KEYS):
-            return None
-        habit.wide += 1
         columns = sorted(habit.columns | (habit.last_columns & snapshot.fields.keys()))
         reads = [(name, name) for name in columns if is_filed(snapshot.type(name))]
+        cells = keys.num_rows * len(reads)
+        if keys.num_rows > MOST_KEYS or habit.expected(cells) > MOST_BYTES:
+            return None
         rows = self.duck.matching(snapshot, reads, Keys(((compared, compared),), keys, null_safe=False))
-        if rows is None or rows.num_rows > MOST_ROWS or rows.nbytes > MOST_BYTES:
-            habit.most_keys = max(keys.num_rows // 2, 1)
+        habit.learn(cells, 2 * MOST_BYTES if rows is None else rows.nbytes)
+        if rows is None or rows.nbytes > MOST_BYTES:
             return None
         self.shelf.put(_name(snapshot, compared, "keys"), keys)
         self.shelf.put(_name(snapshot, compared, "rows"), rows)

@@ -8,7 +8,7 @@ from threading import Lock
 
 import pyarrow as pa
 
-MOST_BYTES = 64 * 1024 * 1024
+MOST_BYTES = 128 * 1024 * 1024
 """So much in all; the rows that were asked for longest ago go first."""
 
 _COLUMN_BYTES = 2048
