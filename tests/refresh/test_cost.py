@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trickle.catalog.model import Action, Measurement
+from trickle.refresh.choose import guessed_change
 from trickle.refresh.cost import LONGEST_WAIT, MARGIN, Line, Pick, pick, predict
 
 D, F = Action.DIFFERENTIAL, Action.FULL
@@ -42,6 +43,10 @@ def test_one_point_is_enough_for_its_neighbourhood_and_a_first_one_counts_half()
     assert predict(warm, 1000, GUESSES[D]) == pytest.approx(2.0)
 
 
+def test_what_few_rows_took_does_not_make_many_look_dear() -> None:
+    assert predict([Measurement(D, 30_000, 0.5)], 300_000, guessed_change(10)) < 1.0
+
+
 def test_without_a_measurement_there_is_a_guess() -> None:
     assert predict([], 1000, GUESSES[D]) == pytest.approx(0.6)
 
@@ -69,7 +74,7 @@ def test_the_cheaper_way_is_found_and_kept(differential: float, full: float) -> 
         assert taken == {D if differential < full else F}
 
 
-@given(st.floats(0.1, 20), st.floats(0.1, 20))
+@given(st.floats(0.1, 20), st.floats(0.5, 20))
 def test_trials_are_seldom_and_never_dear(differential: float, full: float) -> None:
     costs = {D: lambda _: differential, F: lambda _: full}
     picks = refreshed(96, costs, lambda _: 10_000)[32:]

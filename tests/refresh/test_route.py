@@ -107,6 +107,15 @@ def test_the_cheaper_route_is_found_and_kept(through: float, around: float) -> N
         assert others <= 32 / LONGEST_WAIT + 1
 
 
+def test_a_refresh_around_is_not_made_to_measure_it() -> None:
+    """It is taken only where it is predicted to be the cheaper one: the inner results would have to catch up."""
+    known = table(load(10.0))
+    for _ in range(64):
+        assert choose_route(known, below(10_000)) is None
+        known = replace(known, measured=(*known.measured, went(False, 10_000, 3.0)))
+    assert choose_route(replace(known, measured=(load(10.0), *[went(False, 10_000, 8.0)] * 3)), below(10_000))
+
+
 def test_a_table_lets_go_after_many_refreshes_in_a_row() -> None:
     around = [went(True, 0, 1.0)] * LET_GO
     assert lets_go(table(load(3.0), *around))

@@ -17,7 +17,7 @@ ALWAYS_DIFFERENTIAL_ROWS = 1_000
 
 NO_CHANGE = "the commits since the last refresh changed no rows"
 
-_CHANGE_SECONDS, _STEP_SECONDS, _ROW_SECONDS = 0.1, 0.01, 2.5e-6
+_CHANGE_SECONDS, _STEP_SECONDS, _ROW_SECONDS = 0.1, 0.01, 1.2e-6
 """What a differential refresh at least, a step of it, and a changed row cost on two cores: first guesses."""
 
 GUESSED_FULL = Line(0.3, 1e-8)

@@ -8,7 +8,7 @@ different work give the line; until there are two, its fixed part is a guess, a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median, mode
 
@@ -33,12 +33,6 @@ WORTH_A_FIRST_TRY = 4.0
 
 FIRST_WAIT, LONGEST_WAIT = 4, 16
 """Refreshes before a first try, twice as many before each next one, and how many at most."""
-
-STEEPEST = 1.5
-"""Until more is known, a unit of work takes at most so many times as long as was guessed.
-
-What ten rows took says little about ten thousand.
-"""
 
 _RECENT = 8
 _FADING = 0.7
@@ -86,10 +80,13 @@ def _later(first: Measurement) -> float:
 
 
 def _through(points: Sequence[tuple[float, float]], guess: Line) -> Line:
-    """The line through points of about the same work, above a guessed fixed part."""
+    """The line through points of about the same work, above a guessed fixed part, and no steeper than guessed.
+
+    What ten rows took says little about ten thousand, and a way that looks dear is not taken and never found out about.
+    """
     work, seconds = median(units for units, _ in points), median(each for _, each in points)
     steepest = (seconds - min(guess.fixed, 0.7 * seconds)) / work if work else 0.0
-    slope = min(steepest, STEEPEST * guess.per_unit)
+    slope = min(steepest, guess.per_unit)
     return Line(seconds - slope * work, slope)
 
 
@@ -106,8 +103,16 @@ def _fitted(points: Sequence[tuple[float, float]]) -> Line:
     return Line(fixed, slope) if fixed >= 0 else Line(0.0, seconds / work)
 
 
-def pick(measured: Sequence[Measurement], work: Mapping[Action, float], guesses: Mapping[Action, Line]) -> Pick:
-    """The cheapest way; the usual one as long as no other is clearly cheaper; now and then one that may be."""
+def pick(
+    measured: Sequence[Measurement],
+    work: Mapping[Action, float],
+    guesses: Mapping[Action, Line],
+    untried: Collection[Action] = (),
+) -> Pick:
+    """The cheapest way; the usual one as long as no other is clearly cheaper; now and then one that may be.
+
+    Ways that cost more than themselves are left untried: they are gone where they are predicted to be the cheapest.
+    """
     seconds = {action: predict(_of(action, measured), work[action], guesses[action]) for action in work}
     best = min(seconds, key=seconds.__getitem__)
     # One of the last three may have been a trial.
@@ -116,7 +121,8 @@ def pick(measured: Sequence[Measurement], work: Mapping[Action, float], guesses:
         best = usual
     for other, expected in seconds.items():
         limit = WORTH_TRYING if _of(other, measured) else WORTH_A_FIRST_TRY
-        if other is not best and expected <= limit * seconds[best] and _is_due(other, measured):
+        may_be_tried = other is not best and other not in untried
+        if may_be_tried and expected <= limit * seconds[best] and _is_due(other, measured):
             return Pick(other, seconds, is_trial=True)
     return Pick(best, seconds)
 

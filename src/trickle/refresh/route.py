@@ -119,7 +119,9 @@ def choose_route(table: StreamTable, below: Below) -> Choice | None:
         Action.DIFFERENTIAL: Line(tables * one.fixed, tables * one.per_unit),
         Action.FULL: _guessed_around(table),
     }
-    picked = pick([_with_parts(item) for item in table.measured if not item.is_load], work, guesses)
+    measured = [_with_parts(item) for item in table.measured if not item.is_load]
+    # A refresh around that is only tried is paid for twice: the next one through has to catch up.
+    picked = pick(measured, work, guesses, untried=(Action.FULL,))
     if picked.action is Action.DIFFERENTIAL:
         return None
     estimates[PREDICTED] = picked.shown
