@@ -19,13 +19,13 @@ Seconds = Mapping[Action, float]
 WARM = 0.5
 """Of what it took where Spark met it for the first time, a refresh takes this part later on."""
 
-LOADED = 0.8
-"""The same of a first load, most of which is reading and writing."""
+LOADED = 0.6
+"""The same of a first load, part of which is reading the query and making the table."""
 
 MARGIN = 0.85
 """A way is left for another that takes at most this part of its time: a little more or less is noise."""
 
-WORTH_TRYING = 1.5
+WORTH_TRYING = 1.2
 """A way that may take so many times as long as the best is tried now and then, lest it was measured on a bad day."""
 
 WORTH_A_FIRST_TRY = 4.0

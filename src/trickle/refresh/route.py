@@ -34,7 +34,7 @@ REPAID = 8
 LET_GO = 16
 """After so many refreshes around them in a row, a table lets go of its inner results."""
 
-AROUND = 0.4
+AROUND = 0.5
 """The part of a first load, inner results and all, that computing the query around them is guessed to take."""
 
 _STEPS = 10
