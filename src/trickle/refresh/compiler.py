@@ -33,6 +33,7 @@ from trickle.refresh.determinism import nondeterministic, nondeterministic_view
 from trickle.refresh.reading import reads_alike, sql_functions, tables_read
 from trickle.refresh.shape import shape
 from trickle.refresh.spark_errors import explained
+from trickle.refresh.wording import may_be_as_written
 from trickle.sql.build import build
 from trickle.sql.functions import ROWS_FROM_ARGUMENTS
 from trickle.sql.relations import alias_columns
@@ -105,16 +106,19 @@ class Compiler:
         if volatile and not allow_nondeterministic:
             raise volatile
         self._refuse_untracked(parsed, analysed)
-        return self._definition(query, schema, planned, volatile is not None)
+        written = self._written(query, parsed, planned)
+        return self._definition(query, schema, planned, volatile is not None, written)
 
     def with_other_parts(self, known: Definition) -> Definition:
         """A query compiled before, reading the inner results that are kept now. Raises NotModelled, InternalError."""
         self._sources = {key: location for key, location in known.seen.items() if not is_part(key)}
         self._lookups = list(known.lookups)
         planned = self._with_parts(known.whole, known.inner, known.schema)
-        return self._definition(known.query, known.schema, planned, known.volatile)
+        return self._definition(known.query, known.schema, planned, known.volatile, known.written)
 
-    def _definition(self, query: str, schema: StructType, planned: _Planned, volatile: bool) -> Definition:
+    def _definition(
+        self, query: str, schema: StructType, planned: _Planned, volatile: bool, written: Opaque | None
+    ) -> Definition:
         contents = planned.storage.contents
         fields = self._fields()
         seen = self._sources | self._parts
@@ -136,7 +140,21 @@ class Compiler:
             fields=fields,
             volatile=volatile,
             wanted_parts=tuple(self._wanted_parts),
+            written=written,
         )
+
+    def _written(self, query: str, parsed: exp.Query, planned: _Planned) -> Opaque | None:
+        """The query in its author's own words, where it may be recomputed by them."""
+        whole = plan_storage(planned.whole, self._types_of, self._settings())
+        known = list(self._lookups)
+        try:
+            if not may_be_as_written(whole, self._types_of):
+                return None
+            return Opaque(self._as_written(query, parsed), planned.whole.columns, "it is recomputed as it was written")
+        except (NotModelled, UserError):
+            return None
+        finally:
+            self._lookups = known  # the same names once more
 
     def _refuse_command(self, query: str) -> None:
         """Spark runs a command the moment it is given one: only what its grammar calls a query may reach it."""

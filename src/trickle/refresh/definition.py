@@ -17,7 +17,7 @@ from trickle.algebra.operator import Operator, walk
 from trickle.algebra.project import Project
 from trickle.algebra.scan import Scan
 from trickle.algebra.storage import Storage
-from trickle.names import VISIBLE
+from trickle.names import VISIBLE, is_part
 from trickle.refresh.grouping import ungroupable
 from trickle.store.sources import DeltaSource, ViewSource
 
@@ -78,6 +78,8 @@ class Definition:
     """Whether the query may give another result although nothing changed."""
     wanted_parts: tuple[str, ...] = ()
     """The texts of inner results that would be worth keeping and are not; without them plain rules do."""
+    written: Opaque | None = None
+    """The query in its author's own words, where a full refresh may take them; see wording.py."""
 
     @property
     def checksum(self) -> str:
@@ -109,6 +111,14 @@ class Definition:
     @property
     def filtered(self) -> bool:
         return VISIBLE in self.storage.columns
+
+    @property
+    def recomputed(self) -> tuple[Operator, ...]:
+        """What gives all that is stored, best ways first. The author's own words name no inner results."""
+        reads_parts = any(is_part(key) for key in self.sources)
+        return (
+            (self.storage.contents,) if self.written is None or reads_parts else (self.written, self.storage.contents)
+        )
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from trickle.algebra.program import Program
@@ -142,8 +142,7 @@ class _Run:
             case Action.FULL:
                 counts, commit = self._full(choice)
             case _:
-                contents = self._steps.frame(self._plan.definition.storage.contents)
-                counts, commit = self._rebuild(choice, contents)
+                counts, commit = self._rebuild(choice, self._contents())
         return self._finish(choice, counts, commit)
 
     # The ways of a refresh
@@ -174,12 +173,10 @@ class _Run:
         storage, held = self._plan.definition.storage, self._plan.stored
         comparable = not self._plan.definition.incomparable
         if held is None or not comparable or not (self._has_dependents or held.size_in_bytes <= COMPARE_BYTES):
-            return self._rebuild(choice, self._steps.frame(storage.contents))
+            return self._rebuild(choice, self._contents())
         with self._phase("compute"):
             with self._adaptive():
-                contents = self._steps.keep(
-                    self._steps.frame(storage.contents), "contents", is_large=not is_light(held)
-                )
+                contents = self._steps.keep(self._contents(), "contents", is_large=not is_light(held))
             self._steps.use("contents", contents)
             self._steps.read_stored(storage.columns)
             change = storage.difference(Reference("contents", storage.columns), stored(storage.columns))
@@ -191,6 +188,14 @@ class _Run:
             if difference.local is None and difference.rows > contents.rows * REWRITE_SHARE:
                 return self._rebuild(choice, contents.frame)
             return self._apply(choice, difference)
+
+    def _contents(self) -> DataFrame:
+        """All that is to be stored, computed anew in the first way that Spark accepts: the last one is our own."""
+        *others, own = self._plan.definition.recomputed
+        for node in others:
+            with suppress(AnalysisException):  # with tables read at a version some names are no longer theirs
+                return self._steps.frame(node)
+        return self._steps.frame(own)
 
     def _rebuild(self, choice: Choice, frame: DataFrame) -> tuple[RowCounts, StoredCommit]:
         storage = self._plan.definition.storage
