@@ -188,6 +188,19 @@ def test_hints_and_unused_ctes_are_no_sources(events: trickle.Trickle) -> None:
     assert_right(t)
 
 
+def test_names_that_only_case_tells_apart_are_refused_where_it_does(events: trickle.Trickle) -> None:
+    t, query = events, "WITH Events AS (SELECT * FROM events WHERE id > 1) SELECT id FROM events"
+    t.spark.conf.set("spark.sql.caseSensitive", "true")
+    error = caught(lambda: t.create_stream_table("later", query))
+    assert isinstance(error, UserError)
+    assert (error.code, error.message[:17]) == ("names-by-case", "Events and events")
+    t.spark.conf.unset("spark.sql.caseSensitive")
+    t.create_stream_table("later", query)
+    _changes(t)
+    t.refresh("later")
+    assert_right(t)
+
+
 def test_a_view_whose_types_have_changed_is_refused(t: trickle.Trickle) -> None:
     t.sql("CREATE TABLE things (a INT)")
     t.sql("CREATE VIEW shown AS SELECT a FROM things")

@@ -27,26 +27,25 @@ from trickle.algebra.state import Settings
 from trickle.algebra.storage import Storage, plan_storage
 from trickle.dialect import AsWritten, SparkSql
 from trickle.errors import InternalError, UserError
-from trickle.names import VISIBLE, is_hidden, is_part
+from trickle.names import VISIBLE, is_part
 from trickle.refresh.definition import MEANING, READING, Definition, KnownStreamTable
 from trickle.refresh.determinism import nondeterministic, nondeterministic_view
 from trickle.refresh.reading import reads_alike, sql_functions, tables_read
 from trickle.refresh.shape import shape
 from trickle.refresh.spark_errors import explained
+from trickle.refresh.storable import check_columns
 from trickle.refresh.wording import may_be_as_written
 from trickle.sql.build import build
 from trickle.sql.functions import ROWS_FROM_ARGUMENTS
 from trickle.sql.relations import alias_columns
 from trickle.sql.scope import NotModelled
-from trickle.sql.source import SourceTable, SourceView, names_table, place, tables
+from trickle.sql.source import SourceTable, SourceView, names_in_two_cases, names_table, place, tables
 from trickle.store.leaves import CurrentLeaves, NamedLeaves, delta_table
 from trickle.store.logs import DeltaLogs
 from trickle.store.sources import DeltaSource, Lookup, ViewSource, full_name, table_name
 from trickle.store.sources import canonical as canonical_name
 
 _READ_OTHERWISE = "Spark reads it otherwise than we do, so it is computed as it was written"
-
-_UNSTORABLE = {"void": "it has no type: cast it, for example CAST(NULL AS STRING)"}
 
 FindPart = Callable[[str], KnownStreamTable | None]
 """The hidden stream table that keeps the inner result of a text, where there is one that may be read."""
@@ -95,8 +94,9 @@ class Compiler:
         self._refuse_command(query)
         analysed = explained(query, lambda: self._spark.sql(query))
         schema = analysed.schema
-        _check_columns(name, schema)
+        check_columns(name, schema)
         parsed = _parse(query)
+        self._refuse_other_case(parsed)
         volatile = nondeterministic(name, query, analysed)
         if volatile and not allow_nondeterministic:
             raise volatile
@@ -106,7 +106,7 @@ class Compiler:
         if volatile and not allow_nondeterministic:
             raise volatile
         self._refuse_untracked(parsed, analysed)
-        written = self._written(query, parsed, planned)
+        written = self._written(query, parsed, schema, planned)
         return self._definition(query, schema, planned, volatile is not None, written)
 
     def with_other_parts(self, known: Definition) -> Definition:
@@ -143,18 +143,22 @@ class Compiler:
             written=written,
         )
 
-    def _written(self, query: str, parsed: exp.Query, planned: _Planned) -> Opaque | None:
+    def _written(self, query: str, parsed: exp.Query, schema: StructType, planned: _Planned) -> Opaque | None:
         """The query in its author's own words, where it may be recomputed by them."""
-        whole = plan_storage(planned.whole, self._types_of, self._settings())
-        known = list(self._lookups)
+        sources, names, lookups = dict(self._sources), dict(self._names), list(self._lookups)
         try:
-            if not may_be_as_written(whole, self._types_of):
+            whole = plan_storage(planned.whole, self._types_of, self._settings())
+            if not may_be_as_written(whole, parsed, self._types_of):
                 return None
-            return Opaque(self._as_written(query, parsed), planned.whole.columns, "it is recomputed as it was written")
-        except (NotModelled, UserError):
+            written = Opaque(
+                self._as_written(query, parsed), planned.whole.columns, "it is recomputed as it was written"
+            )
+            self._confirm(written, schema)
+            return written if written.sources <= sources.keys() else None  # the tree does not read everything
+        except (NotModelled, InternalError, UserError):
             return None
         finally:
-            self._lookups = known  # the same names once more
+            self._sources, self._names, self._lookups = sources, names, lookups
 
     def _refuse_command(self, query: str) -> None:
         """Spark runs a command the moment it is given one: only what its grammar calls a query may reach it."""
@@ -162,6 +166,16 @@ class Compiler:
             _must_select(sqlglot.parse_one(query, dialect=SparkSql), query)
         parser: Any = self._spark._jsparkSession.sessionState().sqlParser()
         explained(query, lambda: parser.parseQuery(query))
+
+    def _refuse_other_case(self, parsed: exp.Query) -> None:
+        """What Spark tells apart by case alone we take for one."""
+        is_sensitive = str(self._spark.conf.get("spark.sql.caseSensitive")).lower() == "true"
+        if is_sensitive and (names := names_in_two_cases(parsed)):
+            raise UserError(
+                "names-by-case",
+                f"{' and '.join(names)} are different names only by their case, and one is that of a WITH clause",
+                hint="give what the WITH clause defines another name.",
+            )
 
     def _refuse_untracked(self, parsed: exp.Query, analysed: DataFrame) -> None:
         """Spark must read no table that we do not follow, and call nothing that may be redefined."""
@@ -286,6 +300,7 @@ class Compiler:
                     hint="make the view again in this session, or put its query into the definition.",
                 )
         if view.text not in self._views:
+            self._refuse_other_case(view.query)
             analysed = explained(view.text, lambda: self._spark.sql(view.text))
             if [field.dataType.simpleString() for field in analysed.schema] != list(view.types):
                 raise UserError(
@@ -459,35 +474,3 @@ def _must_select(parsed: exp.Expr, query: str) -> exp.Query:
             sql=query,
         )
     return parsed
-
-
-def _check_columns(name: str, schema: StructType) -> None:
-    seen: set[str] = set()
-    for field in schema:
-        lowered = field.name.lower()
-        if lowered in seen:
-            raise UserError(
-                "duplicate-column",
-                f'stream table "{name}" would have two columns called "{field.name}"',
-                hint="give one of them another name with AS.",
-            )
-        if is_hidden(lowered) or lowered in ("_change_type", "_commit_version", "_commit_timestamp"):
-            raise UserError(
-                "reserved-column",
-                f'the column name "{field.name}" is reserved',
-                hint="give it another name with AS.",
-            )
-        if "`" in field.name:
-            raise UserError(
-                "unsupported-identifier",
-                f'the column name "{field.name}" has a backtick',
-                detail="Delta cannot write the change feed of such a column.",
-                hint="give it another name with AS.",
-            )
-        seen.add(lowered)
-        kind = field.dataType.simpleString()
-        if kind in _UNSTORABLE or kind.startswith("interval"):
-            raise UserError(
-                "unstorable-type",
-                f'column "{field.name}" cannot be stored: {_UNSTORABLE.get(kind, f"Delta has no type {kind}")}',
-            )

@@ -113,12 +113,10 @@ class Definition:
         return VISIBLE in self.storage.columns
 
     @property
-    def recomputed(self) -> tuple[Operator, ...]:
-        """What gives all that is stored, best ways first. The author's own words name no inner results."""
+    def recomputed(self) -> Operator:
+        """What gives all that is stored. The author's own words name no inner results."""
         reads_parts = any(is_part(key) for key in self.sources)
-        return (
-            (self.storage.contents,) if self.written is None or reads_parts else (self.written, self.storage.contents)
-        )
+        return self.storage.contents if self.written is None or reads_parts else self.written
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from trickle.algebra.program import Program
@@ -190,12 +190,8 @@ class _Run:
             return self._apply(choice, difference)
 
     def _contents(self) -> DataFrame:
-        """All that is to be stored, computed anew in the first way that Spark accepts: the last one is our own."""
-        *others, own = self._plan.definition.recomputed
-        for node in others:
-            with suppress(AnalysisException):  # with tables read at a version some names are no longer theirs
-                return self._steps.frame(node)
-        return self._steps.frame(own)
+        """All that is to be stored, computed anew."""
+        return self._steps.frame(self._plan.definition.recomputed)
 
     def _rebuild(self, choice: Choice, frame: DataFrame) -> tuple[RowCounts, StoredCommit]:
         storage = self._plan.definition.storage

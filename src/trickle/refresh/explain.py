@@ -44,6 +44,8 @@ class Explanation:
     steps: tuple[StepExplanation, ...]
     steps_are_for: str
     sources: tuple[str, ...]
+    recomputed_from: str
+    """What a full refresh computes."""
     parts: tuple[Explanation, ...] = ()
     """The inner results it keeps, upstream first."""
     unkept: tuple[str, ...] = ()
@@ -80,6 +82,7 @@ class Explanation:
         return [
             f"  technique: {self.technique}",
             f"  stored:    {self._stored()}",
+            f"  full:      computed from {self.recomputed_from}",
             f"  next:      {self.next_action}, {self.next_reason}",
             *self._predicted(),
             *(f"  source:    {source}" for source in self.sources),
@@ -122,6 +125,7 @@ def explain(plan: RefreshPlan, parts: Sequence[RefreshPlan] = ()) -> Explanation
         steps=_steps(plan, program) if program else (),
         steps_are_for=about,
         sources=tuple(_source(plan, key) for key in plan.pins),
+        recomputed_from="the query's own text" if opaque or plan.definition.written else "the query tree",
         parts=tuple(explain(part) for part in parts),
         unkept=plan.definition.wanted_parts if plan.stream_table.mode is not Mode.FULL else (),
     )

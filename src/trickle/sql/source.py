@@ -51,6 +51,14 @@ def names_cte(table: exp.Table) -> bool:
     return False
 
 
+def names_in_two_cases(query: exp.Expr) -> tuple[str, str] | None:
+    """Two names in a query that differ by case alone, the first one defined by a WITH clause."""
+    defined = {cte.alias for cte in query.find_all(exp.CTE)}
+    used = defined.union(table.name for table in query.find_all(exp.Table) if not table.db)
+    found = ((name, other) for name in sorted(defined) for other in sorted(used - {name}))
+    return next(((name, other) for name, other in found if name.lower() == other.lower()), None)
+
+
 def tables(query: exp.Expr) -> list[exp.Table]:
     """The names in FROM that stand for tables and views, in the order of the text."""
     return sorted(filter(names_table, query.find_all(exp.Table)), key=lambda table: place(table)[0])
