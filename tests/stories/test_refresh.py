@@ -193,6 +193,23 @@ def test_auto_takes_the_way_that_took_less_and_says_the_numbers(numbers: trickle
     assert_right(t, "sums")
 
 
+def test_auto_recomputes_what_a_small_table_reaches_and_skips_what_the_query_does_not_use(t: trickle.Trickle) -> None:
+    t.sql("CREATE TABLE places AS SELECT id, id % 7 AS region, 0 AS unused FROM range(1000)")
+    t.sql("CREATE TABLE visits AS SELECT id, id % 1000 AS place FROM range(50000)")
+    joined = "FROM visits v JOIN places p ON v.place = p.id GROUP BY p.region"
+    t.create_stream_table("regions", f"SELECT p.region, COUNT(*) AS visits {joined}")
+    t.create_stream_table("stubborn", f"SELECT p.region, MAX(v.id) AS last {joined}", mode="DIFFERENTIAL")
+    t.sql("UPDATE places SET unused = 1")
+    assert [report.action for report in t.refresh()] == [Action.NO_DATA, Action.NO_DATA]
+    t.sql("UPDATE places SET region = region + 1")
+    regions, stubborn = t.refresh()
+    assert regions.action is Action.FULL
+    assert regions.reason.startswith("2,000 changes to the 1,000 rows of ")
+    assert regions.reason.endswith(".places reach most of what they are joined to: recomputing is cheaper")
+    assert stubborn.action is Action.DIFFERENTIAL
+    assert_right(t)
+
+
 def test_a_full_refresh_on_request_that_finds_nothing_writes_nothing(numbers: trickle.Trickle) -> None:
     t = numbers
     files = storage_files(t, "sums")

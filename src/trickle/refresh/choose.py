@@ -1,4 +1,4 @@
-"""Choose: which way a refresh goes, and why, before anything is read."""
+"""Choose: which way a refresh goes, and why, before anything is read; and once more when the changes were."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ from trickle.catalog.model import PREDICTED, Action, Mode, StreamTable
 from trickle.refresh.cost import Line, Pick, pick
 from trickle.refresh.definition import Definition
 from trickle.refresh.window import SourceWindow
+from trickle.store.delta_log import Snapshot
 
 ALWAYS_DIFFERENTIAL_ROWS = 1_000
 """Fewer changed rows than this are maintained differentially whatever was measured."""
+
+REACHES_MOST = 1 / 3
+"""A source that changed in so much of it leaves little as it was of the larger tables it is joined to."""
 
 NO_CHANGE = "the commits since the last refresh changed no rows"
 
@@ -75,6 +79,22 @@ def choose(
     if rows < ALWAYS_DIFFERENTIAL_ROWS:
         return Choice(Action.DIFFERENTIAL, counted(rows), estimates)
     return Choice(picked.action, f"{counted(rows)}: {predicted(picked)}", estimates)
+
+
+def reaching_most(feeds: Mapping[str, int], sources: Mapping[str, Snapshot]) -> str:
+    """Which source changed so much that a larger one is reached all over, by the rows of each feed; empty if none did.
+
+    The log counts changed rows, but not what they are joined to, nor whether they differ in anything the query uses.
+    """
+    largest = max((source.rows or 0 for source in sources.values()), default=0)
+    for key, changes in feeds.items():
+        rows = sources[key].rows
+        if rows is None or changes < ALWAYS_DIFFERENTIAL_ROWS:
+            continue
+        share = changes / max(2 * rows, 1)  # an update takes a row away and brings another
+        if share >= REACHES_MOST and share * largest > sum(feeds.values()):
+            return f"{changes:,} changes to the {rows:,} rows of {key} reach most of what they are joined to"
+    return ""
 
 
 def estimates_of(windows: Sequence[SourceWindow]) -> dict[str, dict[str, Any]]:

@@ -16,12 +16,13 @@ from pyspark.sql import DataFrame, SparkSession
 from trickle.algebra.program import Program
 from trickle.algebra.reference import Reference
 from trickle.algebra.storage import stored
-from trickle.catalog.model import Action, Measurement, Progress, RefreshRecord
+from trickle.catalog.model import Action, Measurement, Mode, Progress, RefreshRecord
 from trickle.errors import Reinitialise
 from trickle.failpoints import reach
 from trickle.names import VISIBLE, quote
 from trickle.refresh.apply import Change, RowCounts, Target, as_feed, prepare, with_row_ids
-from trickle.refresh.choose import Choice
+from trickle.refresh.choose import Choice, reaching_most
+from trickle.refresh.parts import discreet
 from trickle.refresh.plan import Programs, RefreshPlan
 from trickle.refresh.spark_errors import is_file_missing, is_overflow, no_raw_java, translate
 from trickle.refresh.steps import Resources, Steps
@@ -127,10 +128,13 @@ class _Run:
             raise
 
     def _tried(self, choice: Choice) -> Outcome:
-        # What another way has read may lack columns that this one needs.
-        self._steps = Steps(self._executor.resources, self._plan, self._workspace, self._refresh_id)
+        self._begin_again()
         with no_raw_java():
             return self._outcome(choice)
+
+    def _begin_again(self) -> None:
+        """What another way has read may lack columns that the next one needs."""
+        self._steps = Steps(self._executor.resources, self._plan, self._workspace, self._refresh_id)
 
     def _outcome(self, choice: Choice) -> Outcome:
         counts, commit = RowCounts(), None
@@ -152,6 +156,11 @@ class _Run:
         assert program is not None
         with self._phase("changes"):
             feeds = self._steps.read_feeds(program)
+        far = reaching_most({key: feed.rows for key, feed in feeds.items()}, self._plan.pins)
+        if far and self._plan.stream_table.mode is Mode.AUTO:
+            self._begin_again()
+            choice = discreet(replace(choice, action=Action.FULL, reason=f"{far}: recomputing is cheaper"))
+            return choice, *self._full(choice)
         # A source whose feed the program does not read (a global aggregate is recomputed) may well have moved.
         moved = frozenset(key for key in self._plan.changed if key not in feeds or feeds[key].rows)
         if moved != self._plan.changed:
