@@ -22,6 +22,7 @@ from trickle.store.duck import Duck
 from trickle.store.logs import DeltaLogs
 from trickle.store.namespace import Namespace, delete_directory
 from trickle.store.searches import Searches
+from trickle.store.shapes import Shapes
 from trickle.store.shelf import Shelf
 from trickle.store.workspace import is_local
 
@@ -62,6 +63,11 @@ class Context:
         for key, value in _ENGINE_SETTINGS.items():
             session.conf.set(key, value)
         return session
+
+    @cached_property
+    def shapes(self) -> Shapes:
+        """What the engine's session is asked about when a query is compiled."""
+        return Shapes(self.session)
 
     @cached_property
     def logs(self) -> DeltaLogs:

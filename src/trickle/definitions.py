@@ -79,7 +79,9 @@ class Definitions:
             return self._part(part) if part in parts else None
 
         stream_tables = self._known_stream_tables()
-        return Compiler(self.context.session, self.context.logs, find, stream_tables, find_part, database)
+        shapes = self.context.shapes
+        shapes.trim()
+        return Compiler(self.context.session, self.context.logs, shapes, find, stream_tables, find_part, database)
 
     def refuse_hidden(self, definition: Definition) -> None:
         """The engine reads the table that a temporary view of the user's session hides; say so before it does."""

@@ -40,8 +40,9 @@ from trickle.sql.functions import ROWS_FROM_ARGUMENTS
 from trickle.sql.relations import alias_columns
 from trickle.sql.scope import NotModelled
 from trickle.sql.source import SourceTable, SourceView, names_in_two_cases, names_table, place, tables
-from trickle.store.leaves import CurrentLeaves, NamedLeaves, delta_table
+from trickle.store.leaves import CurrentLeaves, NamedLeaves, ViewedLeaves, delta_table
 from trickle.store.logs import DeltaLogs
+from trickle.store.shapes import Shapes
 from trickle.store.sources import DeltaSource, Lookup, ViewSource, full_name, table_name
 from trickle.store.sources import canonical as canonical_name
 
@@ -67,6 +68,7 @@ class Compiler:
         self,
         spark: SparkSession,
         logs: DeltaLogs,
+        shapes: Shapes,
         look_up: Lookup,
         stream_tables: Mapping[str, KnownStreamTable],
         find_part: FindPart,
@@ -74,6 +76,7 @@ class Compiler:
     ) -> None:
         self._spark = spark
         self._logs = logs
+        self._shapes = shapes
         self._look_up = look_up
         self._stream_tables = stream_tables
         self._find_part = find_part
@@ -86,6 +89,8 @@ class Compiler:
         self._lookups: list[tuple[exp.Table, DeltaSource | ViewSource]] = []
         self._views: dict[str, bool] = {}
         """The text of a view → whether we read it as Spark does."""
+        self._shaped: dict[str, str] = {}
+        """Key of a source → the view that stands for it."""
         self._schemas: dict[str, StructType] = {}
         """The text of a tree → what Spark says of its columns."""
 
@@ -375,7 +380,7 @@ class Compiler:
         """A part of the query that has no rules, and the names Spark gives to its columns."""
         marked = self._marked(part)
         with _accepted():
-            frame = self._spark.sql(with_sources(marked, CurrentLeaves(self._sources)).sql(dialect=SparkSql))
+            frame = self._spark.sql(with_sources(marked, self._current_leaves()).sql(dialect=SparkSql))
         return marked, tuple(frame.schema.fieldNames())
 
     def _types_of(self, node: Operator) -> Mapping[str, str]:
@@ -383,10 +388,28 @@ class Compiler:
             return {field.name: field.dataType.simpleString() for field in self._schema(node)}
 
     def _schema(self, node: Operator) -> StructType:
-        text = lower(node, CurrentLeaves(self._sources | self._parts)).sql(dialect=SparkSql)
+        text = lower(node, ViewedLeaves(self._shape)).sql(dialect=SparkSql)
         if text not in self._schemas:
-            self._schemas[text] = self._spark.sql(text).schema
+            self._schemas[text] = self._asked(text, node)
         return self._schemas[text]
+
+    def _asked(self, text: str, node: Operator) -> StructType:
+        try:
+            return self._shapes.schema(text)
+        except AnalysisException:  # a table may have more than its columns, like `_metadata`
+            return self._spark.sql(lower(node, self._current_leaves()).sql(dialect=SparkSql)).schema
+
+    def _shape(self, source: str) -> str:
+        if source not in self._shaped:
+            location = (self._sources | self._parts)[source]
+            snapshot = self._logs.snapshot(location)
+            if snapshot is None:
+                raise InternalError("no-table", f"there is no Delta table at {location}")
+            self._shaped[source] = self._shapes.view(snapshot)
+        return self._shaped[source]
+
+    def _current_leaves(self) -> CurrentLeaves:
+        return CurrentLeaves(self._sources | self._parts)
 
     def _fields(self) -> dict[str, Mapping[str, str]]:
         snapshots = {key: self._logs.snapshot(location) for key, location in (self._sources | self._parts).items()}

@@ -54,10 +54,11 @@ class Namespace:
 
     def _known(self) -> Iterator[KnownName]:
         yield from self.catalog.names()
-        yield from self._public_views()
+        # What is being loaded for the first time has nothing to show; it is published when it has.
+        yield from (public_view(item) for item in self._stream_tables() if item.progress)
 
-    def _public_views(self) -> Iterator[KnownName]:
-        return (public_view(item) for item in self.catalog.stream_tables() if not item.hidden)
+    def _stream_tables(self) -> Iterator[StreamTable]:
+        return (item for item in self.catalog.stream_tables() if not item.hidden)
 
     def _register(self, key: tuple[str, str], name: KnownName, known: dict[tuple[str, str], KnownName]) -> None:
         if self._registered.get(key) == name:
@@ -90,7 +91,8 @@ class Namespace:
         """After a statement that may have made, renamed or dropped something: brings the catalog up to date."""
         if not self.forgets or _first_word(sql) in _READING:
             return
-        streams = {(item.database.lower(), item.name.lower()) for item in self._public_views()}
+        views = map(public_view, self._stream_tables())
+        streams = {(item.database.lower(), item.name.lower()) for item in views}
         present = {key: name for key, name in self._present() if key not in streams}
         for key, name in present.items():
             if self._registered.get(key) != name and key not in self._linked:
