@@ -92,6 +92,17 @@ def with_row_ids(frame: DataFrame, sequence: int) -> DataFrame:
     return frame.withColumns({REFRESH: lit(sequence).cast("bigint"), ROW: monotonically_increasing_id()})
 
 
+def numbered(rows: pa.Table, sequence: int) -> pa.Table:
+    """The same of rows at hand."""
+    rows = rows.append_column(REFRESH, pa.repeat(pa.scalar(sequence, pa.int64()), rows.num_rows))
+    return rows.append_column(ROW, pa.array(np.arange(rows.num_rows), pa.int64()))
+
+
+def shown(rows: pa.Table) -> int:
+    """How many of the rows that are stored the user sees."""
+    return rows.filter(rows.column(VISIBLE)).num_rows if VISIBLE in rows.column_names else rows.num_rows
+
+
 def _paired_here(storage: Storage, change: Kept, workspace: Workspace, duck: Duck) -> Kept | None:
     """The rows that say what becomes of a group, with that, found without Spark; None where Spark has to find them."""
     identity, local = [change.schema[name] for name in storage.identity or ()], change.local
@@ -213,8 +224,7 @@ def _rows_here(target: Target, change: pa.Table, doomed: pa.Table | None) -> pa.
     # Of rows that go only the ids are known: a column that is never NULL in the result is so here.
     plain = pa.schema([change.schema.field(name).with_nullable(True) for name in target.storage.columns])
     arrivals = change.select(plain.names).cast(plain).take(pa.array(copies, pa.int64()))
-    arrivals = arrivals.append_column(REFRESH, pa.repeat(pa.scalar(target.sequence, pa.int64()), len(copies)))
-    arrivals = arrivals.append_column(ROW, pa.array(np.arange(len(copies)), pa.int64()))
+    arrivals = numbered(arrivals, target.sequence)
     if doomed is None:
         return arrivals
     gone = doomed.select([REFRESH, ROW, OP])

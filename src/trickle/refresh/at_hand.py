@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -20,7 +21,7 @@ from trickle.algebra.filter import Filter, stripped
 from trickle.algebra.opaque import Opaque
 from trickle.algebra.operator import Operator, rewrite, walk
 from trickle.algebra.over import Over
-from trickle.algebra.program import Program, searched
+from trickle.algebra.program import searched
 from trickle.algebra.project import Project, exactly
 from trickle.algebra.reference import Reference
 from trickle.algebra.scan import Reading, Scan
@@ -74,13 +75,12 @@ class AtHand:
     def __getitem__(self, name: str) -> Kept:
         return self._kept[name]
 
-    def read_small(self, program: Program) -> None:
-        """Reads each small table once, whole, in the columns a program uses; where it must, as it was before too."""
+    def read_small(self, trees: Iterable[Operator]) -> None:
+        """Reads each small table once, whole, in the columns that trees use; where it must, as it was before too."""
         columns: dict[tuple[str, Reading], dict[str, None]] = {}
-        for step in program.steps:
-            for node in walk(step.operator):
-                for table, reading, names in self._readings(node):
-                    columns.setdefault((table, reading), {}).update(dict.fromkeys(names))
+        for node in chain.from_iterable(map(walk, trees)):
+            for table, reading, names in self._readings(node):
+                columns.setdefault((table, reading), {}).update(dict.fromkeys(names))
         for (table, reading), names in columns.items():
             self.read(table, reading, list(names))
 

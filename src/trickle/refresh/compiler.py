@@ -152,8 +152,10 @@ class Compiler:
         """The query in its author's own words, where it may be recomputed by them."""
         sources, names, lookups = dict(self._sources), dict(self._names), list(self._lookups)
         try:
-            whole = plan_storage(planned.whole, self._types_of, self._settings())
-            if not may_be_as_written(whole, parsed, self._types_of):
+            storage = planned.storage
+            if planned.tree is not planned.whole:
+                storage = plan_storage(planned.whole, self._types_of, self._settings())
+            if not may_be_as_written(storage, parsed, self._types_of):
                 return None
             written = Opaque(
                 self._as_written(query, parsed), planned.whole.columns, "it is recomputed as it was written"

@@ -20,7 +20,7 @@ from trickle.catalog.model import Action, Measurement, Mode, Progress, RefreshRe
 from trickle.errors import Reinitialise
 from trickle.failpoints import reach
 from trickle.names import VISIBLE, quote
-from trickle.refresh.apply import Change, RowCounts, Target, as_feed, prepare, with_row_ids
+from trickle.refresh.apply import Change, RowCounts, Target, as_feed, numbered, prepare, shown, with_row_ids
 from trickle.refresh.choose import Choice, reaching_most
 from trickle.refresh.parts import discreet
 from trickle.refresh.plan import Programs, RefreshPlan
@@ -185,7 +185,9 @@ class _Run:
             return self._rebuild(choice, self._contents())
         with self._phase("compute"):
             with self._adaptive():
-                contents = self._steps.keep(self._contents(), "contents", is_large=not is_light(held))
+                contents = self._contents()
+                if not isinstance(contents, Kept):
+                    contents = self._steps.keep(contents, "contents", is_large=not is_light(held))
             self._steps.use("contents", contents)
             self._steps.read_stored(storage.columns)
             change = storage.difference(Reference("contents", storage.columns), stored(storage.columns))
@@ -195,23 +197,24 @@ class _Run:
             with self._phase("compute"):
                 difference = self._steps.keep(self._steps.frame(change), "difference")
             if difference.local is None and difference.rows > contents.rows * REWRITE_SHARE:
-                return self._rebuild(choice, contents.frame)
+                return self._rebuild(choice, contents)
             return self._apply(choice, difference)
 
-    def _contents(self) -> DataFrame:
-        """All that is to be stored, computed anew."""
-        return self._steps.frame(self._plan.definition.recomputed)
+    def _contents(self) -> Kept | DataFrame:
+        return self._steps.contents(self._plan.definition)
 
-    def _rebuild(self, choice: Choice, frame: DataFrame) -> tuple[RowCounts, StoredCommit]:
-        storage = self._plan.definition.storage
-        if storage.identity is None:
+    def _rebuild(self, choice: Choice, contents: Kept | DataFrame) -> tuple[RowCounts, StoredCommit]:
+        frame, local = (contents.frame, contents.local) if isinstance(contents, Kept) else (contents, None)
+        if self._plan.definition.storage.identity is None:
             frame = with_row_ids(frame, self._sequence)
+            local = None if local is None else numbered(local, self._sequence)
         deleted = self._public_rows(self._plan.stream_table.filtered)
         with self._phase("commit"), self._adaptive():
             reach("before-data-commit")
-            commit = self._table.overwrite(frame, self._commit_info(choice, RowCounts(deleted=deleted)))
+            commit = self._table.overwrite(frame, self._commit_info(choice, RowCounts(deleted=deleted)), local)
             reach("after-data-commit")
-        return RowCounts(inserted=self._public_rows(self._plan.definition.filtered), deleted=deleted), commit
+        inserted = shown(local) if local is not None else self._public_rows(self._plan.definition.filtered)
+        return RowCounts(inserted=inserted, deleted=deleted), commit
 
     def _apply(self, choice: Choice, change: Change) -> tuple[RowCounts, StoredCommit | None]:
         held = self._executor.logs.snapshot(self._table.location)

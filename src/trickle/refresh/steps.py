@@ -15,8 +15,9 @@ from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import LongType, StringType
+from pyspark.sql.types import LongType, StringType, StructType
 
+from trickle.algebra.opaque import Opaque
 from trickle.algebra.operator import Operator, walk
 from trickle.algebra.origin import origins
 from trickle.algebra.over import Over
@@ -31,6 +32,7 @@ from trickle.engine.machine import cores
 from trickle.names import WEIGHT
 from trickle.refresh.apply import Change
 from trickle.refresh.at_hand import AtHand
+from trickle.refresh.definition import Definition
 from trickle.refresh.gather import narrowed
 from trickle.refresh.plan import RefreshPlan
 from trickle.refresh.window import SourceWindow
@@ -140,7 +142,7 @@ class Steps:
 
     def gather(self, program: Program, feeds: Mapping[str, Kept]) -> Change:
         """Runs every step but the last, whose result is computed where it is applied, unless it is at hand."""
-        self._at_hand.read_small(program)
+        self._at_hand.read_small(step.operator for step in program.steps)
         self._known = {step.name: step for step in program.steps}
         for step in program.steps[:-1]:
             if step.kind is StepKind.CHANGES:
@@ -148,6 +150,18 @@ class Steps:
         others = [step for step in program.steps[:-1] if step.kind is not StepKind.CHANGES]
         self._at_once({step.name: partial(self._run_step, step) for step in others}, _needs(others))
         return self.change(program.result.operator)
+
+    def contents(self, definition: Definition) -> Kept | DataFrame:
+        """All that is to be stored, computed anew: here where all tables are small and nothing in it is Spark's."""
+        tree = definition.storage.contents
+        # Of a table that is at hand an opaque query could not ask more than its columns.
+        if not any(isinstance(node, Opaque) for node in walk(tree)):
+            self._at_hand.read_small([tree])
+            made = None if any(map(self._at_hand.is_far, walk(tree))) else self.change(tree)
+            if isinstance(made, Kept) and made.local is not None and _alike(made.schema, definition.storage_schema):
+                rows = made.local.select(definition.storage.columns)
+                return self._workspace.keep_local(rows, definition.storage_schema, "contents")
+        return self.frame(definition.recomputed)
 
     def change(self, node: Operator) -> Change:
         """The rows of a tree where they are at hand, otherwise the query that computes them."""
@@ -277,6 +291,11 @@ class Steps:
 def _fed(step: Step) -> list[str]:
     """The columns of a source that its changes are read in."""
     return [name for name in step.operator.columns if name != WEIGHT]
+
+
+def _alike(one: StructType, other: StructType) -> bool:
+    """Whether two relations have the same columns, in any order."""
+    return {each.name: each.dataType for each in one} == {each.name: each.dataType for each in other}
 
 
 def _pruned(keys: Operator, wanted: frozenset[str]) -> Operator:

@@ -1,4 +1,4 @@
-"""Load: the whole contents of a stream table, written by Spark as Parquet files and committed here.
+"""Load: the whole contents of a stream table, written as Parquet files, by Spark or from rows at hand, and committed here.
 
 Delta's own writer asks its log by Spark jobs, before and after: 0.3 s, whatever there is to write. Where the files are
 on this machine, they are moved into the table's directory, and their footers say what the log has to know of them.
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from pyarrow import parquet
 from pyspark.sql import DataFrame
@@ -85,6 +86,8 @@ class Contents:
 
     frame: DataFrame
     properties: Mapping[str, str]
+    local: pa.Table | None = None
+    """The same rows, where they are at hand."""
 
 
 def may_load(location: str, before: Snapshot | None, contents: Contents) -> bool:
@@ -134,7 +137,7 @@ def load(
     else:
         going = []
         actions += _beginning(contents)
-    with _written(Path(place), version, contents.frame) as footers:
+    with _written(Path(place), version, contents) as footers:
         sizes = {file: file.stat().st_size for file in footers}
         actions += [
             added(file.name, sizes[file], _statistics(footer, contents.frame.schema), is_change=True)
@@ -161,12 +164,16 @@ def sweep(location: str, hours: float) -> None:
 
 
 @contextmanager
-def _written(place: Path, version: int, frame: DataFrame) -> Iterator[Mapping[Path, parquet.FileMetaData]]:
-    """Files with the rows of a frame, and their footers, for a version of a table; without a commit they go again."""
+def _written(place: Path, version: int, contents: Contents) -> Iterator[Mapping[Path, parquet.FileMetaData]]:
+    """Files with all rows, and their footers, for a version of a table; without a commit they go again."""
     drafts = place / f"{_DRAFTS}{uuid.uuid4().hex}"
     footers: dict[Path, parquet.FileMetaData] = {}
     try:
-        frame.write.parquet(f"file:{drafts.absolute()}")
+        if contents.local is None:
+            contents.frame.write.parquet(f"file:{drafts.absolute()}")
+        else:
+            drafts.mkdir(parents=True)
+            _write(contents.local, drafts)
         for draft in sorted(drafts.glob("part-*.parquet")):
             footer = parquet.read_metadata(draft)
             if footer.num_rows:
@@ -178,6 +185,13 @@ def _written(place: Path, version: int, frame: DataFrame) -> Iterator[Mapping[Pa
         raise
     finally:
         shutil.rmtree(drafts, ignore_errors=True)
+
+
+def _write(rows: pa.Table, drafts: Path) -> None:
+    # What a row may not lack, a table may.
+    plain = pa.schema([field.with_nullable(True) for field in rows.schema])
+    name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
+    parquet.write_table(rows.cast(plain), drafts / name, compression="snappy")
 
 
 def _beginning(contents: Contents) -> list[Action]:

@@ -134,13 +134,16 @@ class StorageTable:
         if last and last.info.sequence >= sequence:
             raise overtaken("it has committed already")
 
-    def overwrite(self, frame: DataFrame, commit: CommitInfo) -> StoredCommit:
-        """All rows replaced, the columns too where they differ; creates the table where there is none."""
+    def overwrite(self, frame: DataFrame, commit: CommitInfo, local: pa.Table | None = None) -> StoredCommit:
+        """All rows replaced, the columns too where they differ; creates the table where there is none.
+
+        Rows that are at hand may be given as such, too.
+        """
         before = self._logs.snapshot(self.location)
         properties = self._properties(frame.columns, frame.schema)
         if before is not None and before.schema(before.fields).simpleString() != frame.schema.simpleString():
             return self._reshape(frame, properties, commit)
-        if self._loaded(before, Contents(frame, properties), commit):
+        if self._loaded(before, Contents(frame, properties, local), commit):
             return self._confirmed(commit)
         writer = frame.write.format("delta").mode("overwrite")
         if before is None:

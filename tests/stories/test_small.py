@@ -1,0 +1,58 @@
+"""A stream table over small tables alone is loaded and recomputed in the driver, without a Spark job."""
+
+from __future__ import annotations
+
+import pytest
+
+import trickle
+from stories.check import assert_right
+
+Action = trickle.Action
+
+QUERIES = {
+    "named": "SELECT v.id, p.name, v.cost FROM visits v JOIN places p ON v.place = p.id WHERE v.cost > 1",
+    "totals": "SELECT place, COUNT(*) AS visits, SUM(cost) AS cost FROM visits GROUP BY place HAVING COUNT(*) > 10",
+    "dear": "SELECT place FROM visits GROUP BY place HAVING SUM(cost) > (SELECT 0.05 * SUM(cost) FROM visits)",
+    "lonely": "SELECT name FROM places p WHERE NOT EXISTS (SELECT 1 FROM visits v WHERE v.place = p.id)",
+    "all_of_it": "SELECT COUNT(*) AS n, SUM(cost) AS cost, MIN(id) AS first FROM visits",
+    "nobody": "SELECT id, cost FROM visits WHERE cost > 1000",
+}
+IN_SPARK = {"shouted": "SELECT upper(name) AS name, sqrt(id) AS root FROM places"}
+
+
+@pytest.fixture
+def town(t: trickle.Trickle) -> trickle.Trickle:
+    t.sql("CREATE TABLE places (id BIGINT COMMENT 'of the place', name STRING)")
+    t.sql("INSERT INTO places SELECT id, IF(id % 5 = 0, NULL, concat('place ', id % 9)) FROM range(40)")
+    t.sql("CREATE TABLE visits (id BIGINT, place BIGINT, cost DECIMAL(9,2))")
+    t.sql("INSERT INTO visits SELECT id, IF(id % 11 = 0, NULL, id % 30), id % 70 / 10 FROM range(500)")
+    for name, query in {**QUERIES, **IN_SPARK}.items():
+        t.create_stream_table(name, query)
+    return t
+
+
+def test_small_tables_are_loaded_and_recomputed_without_spark(town: trickle.Trickle) -> None:
+    t = town
+    assert_right(t)
+    assert {name: t.history(name)[0].jobs for name in QUERIES} == dict.fromkeys(QUERIES, 0)
+    assert all(t.history(name)[0].jobs for name in IN_SPARK)
+    t.sql("DELETE FROM visits WHERE place = 3 OR cost = 0")
+    t.sql("INSERT INTO visits VALUES (501, 39, NULL), (502, 39, NULL), (1, 1, 0.1)")
+    for name in QUERIES:
+        report = t.refresh(name, full=True)
+        assert (report.action, report.jobs) == (Action.FULL, 0)
+    assert_right(t, *QUERIES)
+
+
+def test_what_was_loaded_in_the_driver_goes_on_differentially(town: trickle.Trickle) -> None:
+    t = town
+    for statement in ("UPDATE visits SET cost = cost + 1 WHERE id < 50", "DELETE FROM places WHERE id > 20"):
+        t.sql(statement)
+        assert {report.action for report in t.refresh()} <= {Action.DIFFERENTIAL, Action.NO_DATA}
+        assert_right(t)
+
+
+def test_a_column_keeps_its_comment(town: trickle.Trickle) -> None:
+    town.create_stream_table("copied", "SELECT id, name FROM places")
+    described = {row["col_name"]: row["comment"] for row in town.sql("DESCRIBE copied").collect()}
+    assert described["id"] == "of the place"
