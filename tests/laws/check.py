@@ -20,7 +20,7 @@ from laws.duck import Maintained
 from laws.generate import Case
 from laws.history import History
 from laws.tally import Tally
-from trickle.algebra.storage import Storage
+from trickle.algebra.storage import Compared, Storage
 from trickle.algebra.technique import recomputed
 from trickle.dialect import SparkSql
 from trickle.sql.scope import NotModelled
@@ -112,12 +112,12 @@ class _Run:
             self._partition()
 
     def _load(self) -> dict[str, Maintained]:
-        """The query as it would be stored, and again as plain rows, where aggregates have nothing stored to lean on."""
+        """The query as it would be stored, and again as plain rows, where there is nothing stored to lean on."""
         tree = self._history.tree(self._case.query)
         self.tally.recomputed.update(recomputed(tree)[:1])
         storage = self._history.plan(tree)
         result = {storage.technique: self._history.load(storage)}
-        if storage.identity is not None:
+        if storage.reads_stored and not isinstance(storage, Compared):
             rows = Storage(tree.columns, tree)
             result[rows.technique] = self._history.load(rows)
         return result

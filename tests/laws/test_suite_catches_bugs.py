@@ -171,6 +171,17 @@ def groups_next_to_the_touched_ones_are_added_again(patch: pytest.MonkeyPatch) -
     patch.setattr(storage, "restrict_here", here)
 
 
+def copies_of_a_row_count_once_in_their_partition(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(storage, "Expand", lambda rows: rows)
+
+
+def a_partition_is_not_told_its_new_rows(patch: pytest.MonkeyPatch) -> None:
+    def exactly(node: Operator, names: tuple[str, ...]) -> Operator:
+        return original_exactly(Filter(node, exp.false()) if WEIGHT in names else node, names)
+
+    patch.setattr(storage, "exactly", exactly)
+
+
 def a_group_stays_when_its_last_row_goes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(storage, "Filter", lambda node, _condition: node)
 
@@ -475,6 +486,8 @@ BUGS: dict[Plant, str] = {
     a_left_lateral_join_drops_rows_without_a_match: "lateral",
     partitions_do_not_match_null_with_null: "window aggregate",
     touched_partitions_come_from_inserts_only: "window aggregate",
+    copies_of_a_row_count_once_in_their_partition: "window aggregate",
+    a_partition_is_not_told_its_new_rows: "window aggregate",
     a_restriction_passes_through_a_window: r"JOIN \(SELECT .* OVER ",
     a_restriction_passes_through_a_limit: _JOINED_LIMIT,
     an_offset_is_ignored: "offset",

@@ -1,7 +1,8 @@
 """Storage: what a stream table keeps, how all of it is computed, and how it changes.
 
-Two kinds. *Groups* have an identity, the grouping key, and may carry state. *Rows* are a plain multiset. Both answer
-the same two questions as trees: `contents`, everything that is stored, and `change`, the consolidated difference.
+Two kinds. *Groups* have an identity, the grouping key, and may carry state. *Rows* are a plain multiset; some of them
+have all that they were computed from beside them. All answer the same two questions as trees: `contents`, everything
+that is stored, and `change`, the consolidated difference.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from trickle.algebra.filter import Filter
 from trickle.algebra.normalise import split_root
 from trickle.algebra.opaque import Opaque
 from trickle.algebra.operator import Operator
+from trickle.algebra.over import Over
 from trickle.algebra.project import Project, exactly, weighted
 from trickle.algebra.restrict import restrict
 from trickle.algebra.scan import Scan
@@ -100,6 +102,41 @@ class Compared(Storage):
     def change(self, window: Window) -> Operator | None:
         """q(X′) − stored."""
         return self.replacement() if differentiate(self.contents, window) else None
+
+
+@dataclass(frozen=True)
+class Partitions(Storage):
+    """Rows of window functions that have beside them all that these are computed from.
+
+    What was there before the change is read from the stored rows, whatever it once took to find it in the sources.
+    """
+
+    over: Over
+    outputs: tuple[Output, ...]
+    """All stored columns over the columns of `over`."""
+    kept: Mapping[str, str] = field(hash=False)
+    """Column of the input of `over` → stored column."""
+
+    @property
+    def technique(self) -> str:
+        return "partitions recomputed from stored rows"
+
+    @property
+    def reads_stored(self) -> bool:
+        return True
+
+    def change(self, window: Window) -> Operator | None:
+        """ω(X° ⋉ K + ΔX) − stored ⋉ K, where X° ⋉ K = π(stored ⋉ K)."""
+        columns = self.over.input.columns
+        delta = differentiate(self.over.input, window)
+        if delta is None:
+            return None
+        keys = keys_of(delta, self.over.partition)
+        old = restrict_here(stored(self.columns), keys.renamed(dict(self.kept)))
+        before = Project(old, tuple(Output(name, column(self.kept[name])) for name in columns))
+        after = consolidated(UnionAll((weighted(before, +1), exactly(delta, (*columns, WEIGHT)))))
+        new = self.over.with_inputs((exactly(Expand(after), columns),))
+        return self.difference(Project(new, self.outputs), old)
 
 
 def stored(columns: tuple[str, ...]) -> Scan:
@@ -197,6 +234,8 @@ def plan_storage(tree: Operator, types_of: TypesOf, settings: Settings) -> Stora
     outputs, condition, below = split_root(tree)
     if compared_whole(below):
         return Compared(tree.columns, tree)
+    if isinstance(below, Over) and condition is None:
+        return _partitions(tree, below, outputs) or Storage(tree.columns, tree)
     if not isinstance(below, Aggregate):
         return Storage(tree.columns, tree)
     key_names = {output.source: output.name for output in reversed(outputs) if output.source in below.keys}
@@ -212,6 +251,18 @@ def plan_storage(tree: Operator, types_of: TypesOf, settings: Settings) -> Stora
         contents = Project(below, stored_outputs)
         return Groups(tree.columns, contents, below, stored_outputs, key_names)
     return _stateful(tree.columns, below, outputs + kept, key_names, recipes, types_of)
+
+
+def _partitions(tree: Operator, over: Over, outputs: tuple[Output, ...]) -> Partitions | None:
+    """The result of window functions, if all that they are computed from is stored as it is."""
+    used = frozenset(over.partition).union(*(references(item.expression) for item in (*outputs, *over.outputs)))
+    # Rows that an order leaves equal are told apart by all columns there are.
+    needed = tuple(name for name in over.input.columns if over.total or name in used)
+    kept = {output.source: output.name for output in reversed(outputs) if output.source is not None}
+    if not kept.keys() >= {*needed}:
+        return None
+    narrow = over.with_inputs((exactly(over.input, needed),))
+    return Partitions(tree.columns, tree, narrow, outputs, {name: kept[name] for name in needed})
 
 
 def _recipes(aggregate: Aggregate, types_of: TypesOf, settings: Settings) -> dict[str, Recipe] | None:

@@ -21,7 +21,7 @@ from trickle.bench.workload import Workload
 from trickle.names import quote
 
 WARM_UP = 1
-"""Cycles that are run and checked but not recorded: Spark compiles while it first meets a query."""
+"""Loads and cycles that are not recorded: Spark compiles while it first meets a query."""
 
 
 class Wrong(Exception):
@@ -63,8 +63,9 @@ class Benchmark:
 
     def _load(self, ways: list[Way], tick: StreamTables | None) -> None:
         for number, (query, text) in enumerate(self.workload.queries.items()):
-            for way in _turned(ways, number):
-                self._note(query, way.name, LOAD, 0, way.load(query, text))
+            for cycle in range(-WARM_UP, 1):
+                for way in _turned(ways, number + cycle):
+                    self._note(query, way.name, LOAD, cycle, way.load(query, text))
             if tick:
                 tick.load(query, text)
             self.tell(f"loaded {query}")

@@ -6,6 +6,7 @@ alike from a warm JVM.
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -41,7 +42,8 @@ class Taken:
 class Way(Protocol):
     name: str
 
-    def load(self, query: str, text: str) -> Taken: ...
+    def load(self, query: str, text: str) -> Taken:
+        """Begins anew; what was loaded before goes, and that is not counted."""
 
     def refresh(self, query: str) -> Taken: ...
 
@@ -62,6 +64,7 @@ class Baseline:
 
     def load(self, query: str, text: str) -> Taken:
         self._texts[query] = text
+        shutil.rmtree(self._location(query), ignore_errors=True)
         return self.refresh(query)
 
     def refresh(self, query: str) -> Taken:
@@ -83,8 +86,12 @@ class StreamTables:
     name: str
     t: trickle.Trickle
     mode: str
+    _loaded: set[str] = field(default_factory=set)
 
     def load(self, query: str, text: str) -> Taken:
+        if query in self._loaded:
+            self.t.drop_stream_table(self._table(query))
+        self._loaded.add(query)
         started = time.perf_counter()
         self.t.create_stream_table(self._table(query), text, mode=self.mode)
         return Taken(time.perf_counter() - started, trickle.Action.INITIAL)

@@ -100,7 +100,8 @@ def numbered(rows: pa.Table, sequence: int) -> pa.Table:
 
 def shown(rows: pa.Table) -> int:
     """How many of the rows that are stored the user sees."""
-    return rows.filter(rows.column(VISIBLE)).num_rows if VISIBLE in rows.column_names else rows.num_rows
+    seen = rows.filter(rows.column(VISIBLE)) if VISIBLE in rows.column_names else rows
+    return int(seen.num_rows)
 
 
 def _paired_here(storage: Storage, change: Kept, workspace: Workspace, duck: Duck) -> Kept | None:

@@ -12,11 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+from pyarrow import parquet
+
 from trickle.store.light import Overtaken, require_new
 from trickle.store.opened import commit_file, opened
 from trickle.store.replay import Action
 
 _CHECKPOINT_EVERY = 100
+_DICTIONARY_BYTES = 64 * 1024
 _LONGEST_BOUND = 32
 """Characters of a text in statistics."""
 
@@ -47,6 +51,14 @@ def write_commit(place: str, version: int, operation: Operation, actions: Sequen
         **({"userMetadata": operation.metadata} if operation.metadata is not None else {}),
     }
     _create(commit_file(place, version), [{"commitInfo": info}, *actions])
+
+
+def write_rows(rows: pa.Table, path: Path) -> None:
+    """Writes rows as a data file. What a row may not lack, a table may."""
+    plain = pa.schema([field.with_nullable(True) for field in rows.schema])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # A column of many values is better written without a dictionary: in half the time, and smaller.
+    parquet.write_table(rows.cast(plain), path, compression="snappy", dictionary_pagesize_limit=_DICTIONARY_BYTES)
 
 
 def discard(place: str, version: int, files: Sequence[Path]) -> None:

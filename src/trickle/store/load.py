@@ -1,4 +1,4 @@
-"""Load: the whole contents of a stream table, written as Parquet files, by Spark or from rows at hand, and committed here.
+"""Load: the whole contents of a stream table, written by Spark or from rows at hand, and committed here.
 
 Delta's own writer asks its log by Spark jobs, before and after: 0.3 s, whatever there is to write. Where the files are
 on this machine, they are moved into the table's directory, and their footers say what the log has to know of them.
@@ -51,6 +51,7 @@ from trickle.store.commits import (
     statistics,
     transaction,
     write_commit,
+    write_rows,
 )
 from trickle.store.delta_log import CDF_PROPERTY, Snapshot
 from trickle.store.light import STATISTICS, has_exact_statistics, may_append
@@ -172,8 +173,7 @@ def _written(place: Path, version: int, contents: Contents) -> Iterator[Mapping[
         if contents.local is None:
             contents.frame.write.parquet(f"file:{drafts.absolute()}")
         else:
-            drafts.mkdir(parents=True)
-            _write(contents.local, drafts)
+            write_rows(contents.local, drafts / f"part-00000-{uuid.uuid4()}-c000.snappy.parquet")
         for draft in sorted(drafts.glob("part-*.parquet")):
             footer = parquet.read_metadata(draft)
             if footer.num_rows:
@@ -185,13 +185,6 @@ def _written(place: Path, version: int, contents: Contents) -> Iterator[Mapping[
         raise
     finally:
         shutil.rmtree(drafts, ignore_errors=True)
-
-
-def _write(rows: pa.Table, drafts: Path) -> None:
-    # What a row may not lack, a table may.
-    plain = pa.schema([field.with_nullable(True) for field in rows.schema])
-    name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
-    parquet.write_table(rows.cast(plain), drafts / name, compression="snappy")
 
 
 def _beginning(contents: Contents) -> list[Action]:

@@ -32,16 +32,17 @@ from trickle.store.commits import (
     statistics,
     transaction,
     write_commit,
+    write_rows,
 )
 from trickle.store.delta_log import SMALL_FILE, Snapshot
 from trickle.store.duck import FILE, PLACE
-from trickle.store.light import CHANGE_TYPE, has_exact_statistics, may_append
+from trickle.store.light import CHANGE_TYPE, SMALL_BYTES, has_exact_statistics, may_append
 from trickle.store.logs import local_path
 from trickle.store.replay import Action, State, Unknown, replayed, rows_of, vector_of
 from trickle.store.vectors import FEATURE, PROPERTY, read_vector, vector_file, write_vectors
 
-PATCHED_BYTES = 4 * 1024 * 1024
-"""Smaller tables are written anew as quickly."""
+PATCHED_BYTES = SMALL_BYTES
+"""Smaller tables are read whole anyway, and written anew as quickly."""
 
 REWRITTEN_SHARE = 0.2
 """Of a file's rows; where more are deleted, it is written again without them."""
@@ -219,9 +220,8 @@ class _Writer:
 
     def _write(self, name: str, rows: pa.Table) -> int:
         path = Path(self.place) / name
-        path.parent.mkdir(exist_ok=True)
         self._written.append(path)
-        parquet.write_table(rows, path, compression="snappy")
+        write_rows(rows, path)
         return path.stat().st_size
 
     def _statistics(self, rows: pa.Table) -> dict[str, object]:

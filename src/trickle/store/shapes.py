@@ -35,7 +35,9 @@ class Shapes:
 
     def view(self, snapshot: Snapshot) -> str:
         """The temporary view that stands for a table: to be asked about at once, never to be read."""
-        columns = json.dumps({"type": "struct", "fields": [_shown(json.loads(each)) for each in snapshot.fields.values()]})
+        columns = json.dumps(
+            {"type": "struct", "fields": [_shown(json.loads(each)) for each in snapshot.fields.values()]}
+        )
         with self._lock:
             view = self._views.pop(columns, None) or self._made(columns)
             self._views[columns] = view
