@@ -316,3 +316,37 @@ def test_a_file_that_was_read_is_not_remembered(duck: Duck, tmp_path: Path) -> N
     read(range(200, 1200))
     grown = libc.mallinfo2().in_use - before
     assert grown < 300_000, f"{grown} bytes for 1,000 files"
+
+
+@pytest.mark.parametrize("keys", [("k",), ("k", "s"), ()])
+def test_of_each_group_one_row_says_what_becomes_of_it(duck: Duck, keys: tuple[str, ...]) -> None:
+    rows = [  # key, weight, whether it is shown
+        (1, 1, True), (2, -1, True), (None, -1, False), (3, -1, True), (None, 1, True), (3, 1, False), (4, 1, False),
+    ]  # fmt: skip
+    if not keys:
+        rows = rows[2:5:2]
+    columns = {
+        "k": pa.chunked_array([pa.array([key for key, _, _ in rows], pa.int64())]),
+        "s": pa.chunked_array([pa.array([str(key) if key != 4 else None for key, _, _ in rows])]),
+    }
+    weights, shown = (pa.chunked_array([pa.array([row[place] for row in rows])]) for place in (1, 2))
+    found = duck.paired([columns[name] for name in keys], weights, shown)
+    assert found is not None
+    now = [(row["place"], row["op"], row["is_shown"], row["was_shown"]) for row in found.to_pylist()]
+    if not keys:
+        assert now == [(1, "U", True, False)]
+        return
+    assert now == [
+        (0, "I", True, False),
+        (1, "D", False, True),
+        (4, "U", True, False),
+        (5, "U", False, True),
+        (6, "I", False, False),
+    ]
+
+
+def test_without_rows_nothing_becomes_of_any_group(duck: Duck) -> None:
+    nothing = pa.chunked_array([], pa.int64())
+    found = duck.paired([], nothing, pa.chunked_array([], pa.bool_()))
+    assert found is not None
+    assert not found.num_rows

@@ -265,14 +265,15 @@ class Duck:
         Columns: the place of the row, the operation, whether it shows now, whether it did.
         """
         named = {f"k{number}": values for number, values in enumerate(keys)}
-        groups = f"PARTITION BY {', '.join(named)}" if named else ""
+        groups = f"GROUP BY {', '.join(named)} " if named else ""
         rows = pa.table({**named, "w": weights, "shown": shown, "place": pa.array(np.arange(len(weights)), pa.int64())})
         schema = pa.schema({"place": pa.int64(), "op": pa.string(), "is_shown": pa.bool_(), "was_shown": pa.bool_()})
         return self._query(
-            "SELECT * FROM (SELECT place, CASE WHEN w > 0 AND min(w) OVER g < 0 THEN 'U' WHEN w > 0 THEN 'I' "
-            "WHEN max(w) OVER g < 0 THEN 'D' END AS op, w > 0 AND shown AS is_shown, "
-            "COALESCE(max(CASE WHEN w < 0 THEN shown END) OVER g, false) AS was_shown "
-            f"FROM rows WINDOW g AS ({groups})) WHERE op IS NOT NULL ORDER BY place",
+            "SELECT COALESCE(max(CASE WHEN w > 0 THEN place END), max(place)) AS place, "
+            "CASE WHEN max(w) < 0 THEN 'D' WHEN min(w) < 0 THEN 'U' ELSE 'I' END AS op, "
+            "COALESCE(bool_or(w > 0 AND shown), false) AS is_shown, "
+            "COALESCE(bool_or(w < 0 AND shown), false) AS was_shown "
+            f"FROM rows {groups}HAVING count(*) > 0 ORDER BY place",
             schema,
             rows=rows,
         )
