@@ -90,6 +90,11 @@ class Definition:
         return self.storage.opaque
 
     @cached_property
+    def is_transparent(self) -> bool:
+        """Whether it asks tables for their columns alone; an opaque part may ask for more, like `_metadata`."""
+        return not any(isinstance(node, Opaque) for node in walk(self.storage.contents))
+
+    @cached_property
     def columns_read(self) -> Mapping[str, frozenset[str]]:
         """Source key → the columns that are read of it."""
         found: dict[str, frozenset[str]] = {}

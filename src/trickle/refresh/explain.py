@@ -18,6 +18,7 @@ from trickle.refresh.choose import Choice
 from trickle.refresh.plan import RefreshPlan
 from trickle.refresh.route import is_ahead
 from trickle.store.leaves import PinnedLeaves
+from trickle.store.light import is_light
 
 
 @dataclass(frozen=True)
@@ -125,10 +126,17 @@ def explain(plan: RefreshPlan, parts: Sequence[RefreshPlan] = ()) -> Explanation
         steps=_steps(plan, program) if program else (),
         steps_are_for=about,
         sources=tuple(_source(plan, key) for key in plan.pins),
-        recomputed_from="the query's own text" if opaque or plan.definition.written else "the query tree",
+        recomputed_from=_recomputed_from(plan),
         parts=tuple(explain(part) for part in parts),
         unkept=plan.definition.wanted_parts if plan.stream_table.mode is not Mode.FULL else (),
     )
+
+
+def _recomputed_from(plan: RefreshPlan) -> str:
+    definition = plan.definition
+    text = "the query's own text" if definition.opaque or definition.written else "the query tree"
+    is_small = definition.is_transparent and all(map(is_light, plan.pins.values()))
+    return f"{text}, or in the driver where nothing in it is Spark's: its tables are small" if is_small else text
 
 
 def _next(plan: RefreshPlan, parts: Sequence[RefreshPlan]) -> Choice:

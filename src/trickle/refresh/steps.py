@@ -17,7 +17,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StringType, StructType
 
-from trickle.algebra.opaque import Opaque
 from trickle.algebra.operator import Operator, walk
 from trickle.algebra.origin import origins
 from trickle.algebra.over import Over
@@ -154,8 +153,7 @@ class Steps:
     def contents(self, definition: Definition) -> Kept | DataFrame:
         """All that is to be stored, computed anew: here where all tables are small and nothing in it is Spark's."""
         tree = definition.storage.contents
-        # Of a table that is at hand an opaque query could not ask more than its columns.
-        if not any(isinstance(node, Opaque) for node in walk(tree)):
+        if definition.is_transparent:
             self._at_hand.read_small([tree])
             made = None if any(map(self._at_hand.is_far, walk(tree))) else self.change(tree)
             if isinstance(made, Kept) and made.local is not None and _alike(made.schema, definition.storage_schema):
