@@ -195,7 +195,7 @@ def test_auto_takes_the_way_that_took_less_and_says_the_numbers(numbers: trickle
 
 def test_auto_recomputes_what_a_small_table_reaches_and_skips_what_the_query_does_not_use(t: trickle.Trickle) -> None:
     t.sql("CREATE TABLE places AS SELECT id, id % 7 AS region, 0 AS unused FROM range(1000)")
-    t.sql("CREATE TABLE visits AS SELECT id, id % 1000 AS place FROM range(50000)")
+    t.sql("CREATE TABLE visits AS SELECT id, id % 1000 AS place FROM range(2000000)")
     joined = "FROM visits v JOIN places p ON v.place = p.id GROUP BY p.region"
     t.create_stream_table("regions", f"SELECT p.region, COUNT(*) AS visits {joined}")
     t.create_stream_table("stubborn", f"SELECT p.region, MAX(v.id) AS last {joined}", mode="DIFFERENTIAL")
@@ -342,8 +342,7 @@ def test_history_tells_phases_jobs_frontier_and_estimates(orders: trickle.Trickl
     last, first = t.history("totals")
     assert [phase for phase in last.phases if phase != "gather"] == ["changes", "compute", "commit"]
     assert "commit" in first.phases
-    assert first.jobs > 0
-    assert last.jobs == 0  # exact sums of few rows need none
+    assert first.jobs == last.jobs == 0  # exact sums of few rows need none
     assert last.seconds >= max(last.phases.values())
     assert [at.version for at in last.frontier.values()] == [_source_version(t)]
     assert last.frontier.keys() == first.frontier.keys()

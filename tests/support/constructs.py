@@ -366,7 +366,8 @@ SECTIONS: dict[str, tuple[Construct, ...]] = {
         Construct(
             "window functions with PARTITION BY, every frame",
             "Over",
-            "recomputed for the touched partitions; peers are ordered by content",
+            "recomputed for the touched partitions, from the stored rows where these show all columns that the "
+            "functions read; peers are ordered by content",
             KEYS,
             (
                 "SELECT a, b, RANK() OVER (PARTITION BY a ORDER BY b NULLS FIRST) AS k FROM r AS q1",

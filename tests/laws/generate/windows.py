@@ -52,8 +52,6 @@ class Windows(Groups):
         rows = _Rows(tuple((f"{c.qualifier}.{c.name}" if c.qualifier else c.name, c.kind) for c in columns))
         names = tuple(Column(sql, kind) for sql, kind in rows.items)
         shown = [self.expression(self.pick(names).plain_kind, names) for _ in range(self.pick((0, 1, 1, 2)))]
-        if self.chance(0.3):  # with all that the functions are computed from
-            shown = [*rows.items, *shown]
         return self._finished(source, shown, rows, names, self.where(source))
 
     def windowed_groups(self, depth: int) -> Part:
