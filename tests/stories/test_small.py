@@ -56,3 +56,12 @@ def test_a_column_keeps_its_comment(town: trickle.Trickle) -> None:
     town.create_stream_table("copied", "SELECT id, name FROM places")
     described = {row["col_name"]: row["comment"] for row in town.sql("DESCRIBE copied").collect()}
     assert described["id"] == "of the place"
+
+
+def test_beside_a_large_table_a_small_one_has_all_columns_that_the_text_names(town: trickle.Trickle) -> None:
+    town.sql("CREATE TABLE calls AS SELECT id, xxhash64(id) AS code, id % 30 AS place FROM range(200000)")
+    named = "(SELECT id, name, concat(name, '!') AS unused FROM places)"
+    town.create_stream_table("answered", f"SELECT c.code, p.id FROM calls c JOIN {named} p ON c.place = p.id")
+    town.sql("DELETE FROM places WHERE id = 3")
+    assert town.refresh("answered", full=True).action is Action.FULL
+    assert_right(town, "answered")

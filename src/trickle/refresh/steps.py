@@ -154,7 +154,8 @@ class Steps:
         """All that is to be stored, computed anew: here where all tables are small and nothing in it is Spark's."""
         tree = definition.storage.contents
         if definition.is_transparent:
-            self._at_hand.read_small([tree])
+            # The author's own words may name columns that the tree does without.
+            self._at_hand.read_small([tree, definition.recomputed])
             made = None if any(map(self._at_hand.is_far, walk(tree))) else self.change(tree)
             if isinstance(made, Kept) and made.local is not None and _alike(made.schema, definition.storage_schema):
                 rows = made.local.select(definition.storage.columns)
