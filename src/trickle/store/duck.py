@@ -7,6 +7,7 @@ exactly where they are equal in Spark; everything else, and what DuckDB stumbles
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,6 +32,9 @@ from trickle.store.files import GONE_FILE, GONE_PLACE, DataFiles, at_version, da
 from trickle.store.leaves import Template, placed
 from trickle.store.light import CHANGE_TYPE
 from trickle.store.types import is_compared, is_filed
+
+# What DuckDB 2.0 recommends instead plans every statement twice, and that takes longer than to copy what few rows it finds.
+warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning)
 
 MOST_ROWS = 1_000_000
 """More rows are not fetched: they would fill the driver, and computing with them is work enough for Spark."""
@@ -111,6 +115,9 @@ class Duck:
                 "temp_directory": "",
                 "autoinstall_known_extensions": False,
                 "enable_external_file_cache": False,  # it would remember every file there ever was
+                # Ahead it reads whole column chunks into memory that is given back at once, and pays for every page
+                # of it again: searches took up to twice as long, now and then (DuckDB 2.0).
+                "disable_parquet_prefetching": True,
             }
         )
         # Nor does it leave out what it can tell from statistics, or turn around: an overflow would go with it.
@@ -316,7 +323,7 @@ class Duck:
                     whole = f"SELECT t.* FROM {_parquet(table)} AS t{_living(table, f'{name}_gone', _PLACES)}"
                     cursor.execute(f"CREATE TEMP VIEW {_quoted(name)} AS {whole}")
                 with _interrupting(cursor, _LONGEST):
-                    found = cursor.sql(f"{text} LIMIT {MOST_ROWS + 1}").to_arrow_table()
+                    found = cursor.execute(f"{text} LIMIT {MOST_ROWS + 1}").to_arrow_table()
             return found.rename_columns(schema.names).cast(schema) if self.may_hold(found.num_rows) else None
         except (duckdb.Error, pa.ArrowInvalid):  # whatever is wrong with a file, Spark says it better
             return None
