@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from trickle.names import quote
-from trickle.store.light import CHANGE_TYPE, read_changes
+from trickle.store.feed_files import CHANGE_TYPE
+from trickle.store.light import read_changes
 from trickle.store.logs import DeltaLogs
 from trickle.store.vectors import FEATURE, PROPERTY
 

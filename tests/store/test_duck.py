@@ -23,8 +23,9 @@ from trickle.names import OP, WEIGHT, quote
 from trickle.store import duck as module
 from trickle.store.delta_log import Snapshot
 from trickle.store.duck import Duck, Keys
+from trickle.store.feed_files import CHANGE_TYPE
 from trickle.store.files import DataFiles
-from trickle.store.light import CHANGE_TYPE, read_changes
+from trickle.store.light import read_changes
 
 SHAPE = (
     "i INT, l BIGINT, t TINYINT, s STRING, d DECIMAL(38,6), day DATE, b BOOLEAN, bin BINARY, "

@@ -1,4 +1,7 @@
-"""The contract of a storage table's commits, over delta-rs and vectors (rows in hand) and Spark (rows as a frame)."""
+"""The contract of a storage table's commits.
+
+Over delta-rs, tables written anew and vectors (rows in hand), and Spark (rows as a frame).
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from trickle.catalog.model import Action
 from trickle.errors import RetryableError
 from trickle.names import OP, quote
 from trickle.store.duck import Duck
+from trickle.store.light import read
 from trickle.store.logs import DeltaLogs
 from trickle.store.patch import Touched
 from trickle.store.table import CommitInfo, Rows, StorageTable, StoredCommit
@@ -24,7 +28,7 @@ MakeRows = Callable[[str], Rows]
 Merge = Callable[[StorageTable, str, tuple[str, ...], CommitInfo], StoredCommit]
 
 
-@pytest.fixture(params=["delta-rs", "vectors", "spark"])
+@pytest.fixture(params=["delta-rs", "anew", "vectors", "spark"])
 def way(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -42,7 +46,11 @@ def rows(way: str, spark: SparkSession) -> MakeRows:
 def merge(way: str, rows: MakeRows, spark: SparkSession) -> Merge:
     def run(table: StorageTable, query: str, identity: tuple[str, ...], commit: CommitInfo) -> StoredCommit:
         change = rows(query)
-        touched = located(spark, table, change, identity) if way == "vectors" and identity else None
+        touched = None
+        if way == "vectors" and identity:
+            touched = located(spark, table, change, identity)
+        elif way == "anew":
+            touched = divided(spark, table, change, identity)
         return table.merge(change, identity, commit, touched)
 
     return run
@@ -57,6 +65,21 @@ def located(spark: SparkSession, table: StorageTable, change: Rows, identity: tu
     duck.close()
     assert found is not None
     return Touched(stored, found)
+
+
+def divided(spark: SparkSession, table: StorageTable, change: Rows, identity: tuple[str, ...]) -> Touched:
+    """The stored rows that a change updates or deletes, and all others."""
+    stored, duck = DeltaLogs(spark).snapshot(table.location), Duck(is_local=True)
+    assert stored
+    assert change.local is not None
+    whole = read(stored, stored.version)
+    if whole is None:  # the table may have deletion vectors
+        whole = spark.read.format("delta").load(table.location).toArrow()
+    found = duck.divided(whole, stored, identity, change.local.filter(pc.not_equal(change.local.column(OP), "I")))
+    duck.close()
+    assert found is not None
+    is_rest = pc.is_null(found.column(OP))
+    return Touched(stored, found.filter(pc.invert(is_rest)), found.filter(is_rest))
 
 
 @pytest.fixture

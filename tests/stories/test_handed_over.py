@@ -9,8 +9,9 @@ import pytest
 
 import trickle
 from stories.check import assert_right
+from trickle.store.feed_files import CHANGE_TYPE
 from trickle.store.feeds import _handed
-from trickle.store.light import CHANGE_TYPE, read_changes
+from trickle.store.light import read_changes
 
 QUERIES = {
     "rows": "SELECT name, tag FROM items",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -19,8 +19,8 @@ from trickle.errors import InternalError
 from trickle.names import HIDDEN, OP, REFRESH, ROW, VISIBLE, WEIGHT, quote, quote_all
 from trickle.store.delta_log import Snapshot
 from trickle.store.duck import Duck
-from trickle.store.light import CHANGE_TYPE
-from trickle.store.patch import Touched, may_patch
+from trickle.store.feed_files import CHANGE_TYPE
+from trickle.store.patch import Touched, may_patch, may_replace
 from trickle.store.table import CommitInfo, Rows, StorageTable, StoredCommit
 from trickle.store.types import is_compared, is_itself
 from trickle.store.workspace import Kept, Workspace
@@ -63,6 +63,8 @@ class Target:
     sequence: int
     placed: pa.Table | None = None
     """Stored rows that were searched for already, and where they are: with all those that change among them."""
+    whole: Callable[[], pa.Table | None] = lambda: None
+    """All stored rows, where they are few."""
 
 
 Change: TypeAlias = "str | Kept"
@@ -162,9 +164,13 @@ def _prepare_groups(target: Target, rows: Kept, duck: Duck) -> Prepared | None:
 def _touched_groups(target: Target, identity: tuple[str, ...], rows: pa.Table | None, duck: Duck) -> Touched | None:
     """The stored groups that are to be updated or deleted; None where files are written anew as well."""
     stored, placed = target.stored, target.placed
-    if rows is None or not identity or not may_patch(stored):
+    if rows is None:
         return None
     known = rows.filter(pc.not_equal(rows.column(OP), "I"))
+    if may_replace(stored):
+        return _divided(target, identity, known, duck)
+    if not identity or not may_patch(stored):
+        return None
     if placed is not None and stored.fields.keys() <= {*placed.column_names}:
         found = duck.located_among(placed, stored, identity, known)
     else:
@@ -173,6 +179,18 @@ def _touched_groups(target: Target, identity: tuple[str, ...], rows: pa.Table | 
         return None
     _require_all(known.num_rows, found.num_rows)
     return Touched(stored, found)
+
+
+def _divided(target: Target, identity: tuple[str, ...], changes: pa.Table, duck: Duck) -> Touched | None:
+    """The stored rows that changes name, and all the others; None where these are not at hand."""
+    whole = target.whole()
+    rows = duck.divided(whole, target.stored, identity, changes) if whole is not None else None
+    if rows is None:
+        return None
+    is_rest = pc.is_null(rows.column(OP))
+    found = rows.filter(pc.invert(is_rest))
+    _require_all(changes.num_rows, found.num_rows)
+    return Touched(target.stored, found, rows.filter(is_rest).drop_columns([OP]))
 
 
 def _prepare_rows(target: Target, change: Kept, workspace: Workspace, duck: Duck) -> Prepared:
@@ -186,7 +204,7 @@ def _prepare_rows(target: Target, change: Kept, workspace: Workspace, duck: Duck
         _require_all(deleted, found.num_rows if found is not None else 0)
         rows = _rows_here(target, change.local, found)
         kept = workspace.keep_local(rows, _schema_of_rows(change.schema, rows.column_names), "rows")
-        touched = Touched(target.stored, found) if found is not None and may_patch(target.stored) else None
+        touched = _touched_rows(target, found, duck) if found is not None else None
         return Prepared(counts, _without(kept), (REFRESH, ROW) if deleted else None, touched)
     weight = quote(WEIGHT)
     arrivals = with_row_ids(
@@ -206,6 +224,13 @@ def _prepare_rows(target: Target, change: Kept, workspace: Workspace, duck: Duck
         "rows",
     )
     return Prepared(counts, _without(rows_in_spark), (REFRESH, ROW))
+
+
+def _touched_rows(target: Target, found: pa.Table, duck: Duck) -> Touched | None:
+    """The stored rows that were found to be deleted; None where files are written anew as well."""
+    if may_patch(target.stored):
+        return Touched(target.stored, found)
+    return _divided(target, (REFRESH, ROW), found, duck) if may_replace(target.stored) else None
 
 
 def _require_all(deleted: int, found: int) -> None:

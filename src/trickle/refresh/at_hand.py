@@ -90,14 +90,18 @@ class AtHand:
         if snapshot is None or not is_light(snapshot):
             return
         version = snapshot.version if reading is Reading.AFTER else self.plan.versions[table].before
-        key = "table", snapshot.location, snapshot.table_id, version
-        rows = self.searches.shelf.get(key, lambda: read(snapshot, version))
+        rows = self.whole(snapshot, version)
         # Where history is gone, or the table had other columns then, Spark finds it out and says so.
         if rows is not None and {*columns} <= {*rows.column_names}:
             # Rows of no columns still count; Arrow cannot hold them, so they carry the first one.
             rows = rows.select(columns or rows.column_names[:1])
             schema, step = snapshot.schema(rows.column_names), f"source_{len(self._kept) + 1}"
             self.hold(held(table, reading), self.workspace.keep_local(rows, schema, step))
+
+    def whole(self, snapshot: Snapshot, version: int) -> pa.Table | None:
+        """All rows of a small table at a version; None where files or log of that are gone."""
+        key = "table", snapshot.location, snapshot.table_id, version
+        return self.searches.shelf.get(key, lambda: read(snapshot, version))
 
     def _readings(self, node: Operator) -> Iterator[tuple[str, Reading, Iterable[str]]]:
         """What a node reads: table, moment, columns. An opaque query may read any column of its sources."""

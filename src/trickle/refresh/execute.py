@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -222,7 +223,8 @@ class _Run:
             raise Reinitialise("nothing-stored", "the stored rows of this stream table are gone")
         self._table.refuse_overtaken(self._sequence)
         with self._phase("compute"):
-            target = Target(self._plan.definition.storage, held, self._sequence, self._steps.placed(held))
+            placed, whole = self._steps.placed(held), partial(self._steps.whole, held)
+            target = Target(self._plan.definition.storage, held, self._sequence, placed, whole)
             ready = prepare(target, change, self._workspace, self._executor.resources.duck)
         if ready is None:
             return RowCounts(), None

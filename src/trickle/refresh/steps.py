@@ -37,10 +37,10 @@ from trickle.refresh.plan import RefreshPlan
 from trickle.refresh.window import SourceWindow
 from trickle.store.delta_log import Snapshot
 from trickle.store.duck import Duck
+from trickle.store.feed_files import CHANGE_TYPE
 from trickle.store.feeds import Feeds
 from trickle.store.files import Files
 from trickle.store.leaves import held, template
-from trickle.store.light import CHANGE_TYPE
 from trickle.store.searches import Searches
 from trickle.store.workspace import Kept, Workspace
 
@@ -250,6 +250,10 @@ class Steps:
         seen = self._plan.stored
         is_same = seen is not None and (seen.version, seen.files) == (stored.version, stored.files)
         return self._at_hand.placed if is_same else None
+
+    def whole(self, stored: Snapshot) -> pa.Table | None:
+        """All rows of a small table."""
+        return self._at_hand.whole(stored, stored.version)
 
     def use(self, name: str, kept: Kept) -> None:
         """What leaves of this name are from now on."""

@@ -17,7 +17,7 @@ from pyarrow import parquet
 
 from trickle.store.light import Overtaken, require_new
 from trickle.store.opened import commit_file, opened
-from trickle.store.replay import Action
+from trickle.store.replay import Action, replayed
 
 _CHECKPOINT_EVERY = 100
 _DICTIONARY_BYTES = 64 * 1024
@@ -95,10 +95,9 @@ def _create(path: Path, actions: Iterable[Action]) -> None:
 
 
 def transaction(place: str, version: int | None, application: str, sequence: int) -> Action:
-    """A transaction on top of a version, the first of its table without one. Raises Overtaken where it is taken."""
+    """A transaction on top of a version; without one, the first of its table. Raises Overtaken where taken, Unknown."""
     if version is not None:
-        with opened(place, version) as table:
-            require_new(table, application, sequence)
+        require_new(replayed(place, version).transactions.get(application), sequence)
     return {"txn": {"appId": application, "version": sequence, "lastUpdated": now()}}
 
 

@@ -28,12 +28,12 @@ from trickle.algebra.operator import Operator
 from trickle.engine.machine import cores
 from trickle.names import HIDDEN, OP, WEIGHT
 from trickle.store.delta_log import Snapshot
+from trickle.store.feed_files import CHANGE_TYPE
 from trickle.store.files import GONE_FILE, GONE_PLACE, DataFiles, at_version, data_files
 from trickle.store.leaves import Template, placed
-from trickle.store.light import CHANGE_TYPE
 from trickle.store.types import is_compared, is_filed
 
-# What DuckDB 2.0 recommends instead plans every statement twice, and that takes longer than to copy what few rows it finds.
+# What DuckDB 2.0 recommends instead plans every statement twice, which takes longer than to copy the few rows found.
 warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning)
 
 MOST_ROWS = 1_000_000
@@ -197,6 +197,24 @@ class Duck:
             **rows.tables,
         )
 
+    def divided(
+        self, rows: pa.Table, snapshot: Snapshot, identity: Sequence[str], changes: pa.Table
+    ) -> pa.Table | None:
+        """All rows of a table, which are at hand, and what becomes of each (OP): nothing, unless changes name it."""
+        reads = _whole(snapshot)
+        if not self.may_search(snapshot, reads, _identified(identity, changes)):
+            return None
+        among = _among(rows, reads)
+        named = {f"k{number}": changes.column(name) for number, name in enumerate(identity)}
+        matches = _matches([among.columns[name] for name in identity], named, null_safe=True)
+        return self._query(
+            f"SELECT {', '.join(among.columns.values())}, k.op FROM {among.text} AS t "
+            f"LEFT JOIN changes AS k ON {matches}",
+            pa.schema([*_named(snapshot, reads), pa.field(OP, pa.string())]),
+            changes=pa.table(named | {"op": changes.column(OP)}),
+            **among.tables,
+        )
+
     def doomed(self, snapshot: Snapshot, ids: Sequence[str], going: pa.Table) -> pa.Table | None:
         """n rows, and where they are, for every row of weight −n that equals them in all its columns; None as above."""
         columns = [name for name in going.column_names if name != WEIGHT]
@@ -323,7 +341,7 @@ class Duck:
                     whole = f"SELECT t.* FROM {_parquet(table)} AS t{_living(table, f'{name}_gone', _PLACES)}"
                     cursor.execute(f"CREATE TEMP VIEW {_quoted(name)} AS {whole}")
                 with _interrupting(cursor, _LONGEST):
-                    found = cursor.execute(f"{text} LIMIT {MOST_ROWS + 1}").to_arrow_table()
+                    found: pa.Table = cursor.execute(f"{text} LIMIT {MOST_ROWS + 1}").to_arrow_table()
             return found.rename_columns(schema.names).cast(schema) if self.may_hold(found.num_rows) else None
         except (duckdb.Error, pa.ArrowInvalid):  # whatever is wrong with a file, Spark says it better
             return None
@@ -368,7 +386,7 @@ def _matches(columns: Sequence[str], wanted: Mapping[str, pa.ChunkedArray], null
     """That columns of `t` have the values of `k`. Where none is NULL, DuckDB leaves out more for a plain `=`."""
     equals = ["IS NOT DISTINCT FROM" if null_safe and values.null_count else "=" for values in wanted.values()]
     compared = zip(columns, equals, wanted, strict=True)
-    return " AND ".join(f"t.{column} {operator} k.{key}" for column, operator, key in compared)
+    return " AND ".join(f"t.{column} {operator} k.{key}" for column, operator, key in compared) or "true"
 
 
 def _listed(columns: Sequence[str]) -> str:

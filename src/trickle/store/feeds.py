@@ -15,8 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from trickle.names import HIDDEN, quote
 from trickle.store.delta_log import Snapshot
+from trickle.store.feed_files import CHANGE_TYPE
 from trickle.store.leaves import Versions, change_feed
-from trickle.store.light import CHANGE_TYPE, read_changes
+from trickle.store.light import read_changes
 from trickle.store.shelf import Shelf
 from trickle.store.types import is_fed
 

@@ -1,4 +1,4 @@
-"""Replay: what the log of a local table comes to, action by action: protocol, metadata, and the files that are live.
+"""Replay: what the log of a local table comes to, action by action: protocol, metadata, transactions, live files.
 
 delta-rs tells which files there are, but not which of their rows are deleted, nor what a commit has to say of a file to
 take it away. Only commits that are new are read again.
@@ -43,6 +43,8 @@ class State:
     metadata: Action = field(default_factory=dict)
     files: Mapping[str, Action] = field(default_factory=dict)
     """Path → the `add` that made it what it is."""
+    transactions: Mapping[str, int] = field(default_factory=dict)
+    """Application → the newest of its transaction versions."""
 
     @property
     def vectors(self) -> dict[str, Vector]:
@@ -51,16 +53,19 @@ class State:
 
     def after(self, version: int, actions: Iterable[Action]) -> State:
         """The table after one more commit. A file may go and come again in one, with another vector."""
-        protocol, metadata, gone, added = self.protocol, self.metadata, set(), {}
+        protocol, metadata, gone, added, made = self.protocol, self.metadata, set(), {}, {}
         for action in actions:
             protocol = action.get("protocol") or protocol
             metadata = action.get("metaData") or metadata
+            if transaction := action.get("txn"):
+                made[transaction["appId"]] = transaction["version"]
             if remove := action.get("remove"):
                 gone.add(remove["path"])
             if add := action.get("add"):
                 added[add["path"]] = add
         files = {path: add for path, add in self.files.items() if path not in gone} if gone else dict(self.files)
-        return State(version, protocol, metadata, files | added)
+        transactions = {**self.transactions, **made} if made else self.transactions
+        return State(version, protocol, metadata, files | added, transactions)
 
 
 def vector_of(file: Action) -> Vector | None:
@@ -107,7 +112,7 @@ def _beginning(path: str, version: int) -> State:
         return State(-1)
     newest = max(found)
     file = parquet.ParquetFile(Path(path) / "_delta_log" / f"{newest:020d}.checkpoint.parquet")
-    kinds = {"add", "metaData", "protocol", "sidecar"} & {*file.schema_arrow.names}
+    kinds = {"add", "metaData", "protocol", "txn", "sidecar"} & {*file.schema_arrow.names}
     rows = file.read(columns=sorted(kinds)).to_pylist()
     if any(row.get("sidecar") for row in rows):
         raise Unknown("a checkpoint in several files")

@@ -28,7 +28,7 @@ from trickle.store import light
 from trickle.store.delta_log import CDF_PROPERTY, CommitMissing, Snapshot
 from trickle.store.load import Contents, load, may_load, sweep
 from trickle.store.logs import DeltaLogs
-from trickle.store.patch import Touched, patch, rewrite
+from trickle.store.patch import Touched, append, patch, rewrite
 from trickle.store.replay import Unknown
 from trickle.store.vectors import FEATURE
 
@@ -201,11 +201,21 @@ class StorageTable:
     def append(self, rows: Rows, commit: CommitInfo) -> StoredCommit:
         if rows.local is not None and self._is(light.may_append):
             with _translated():
-                light.append(self.location, rows.local, commit.application, commit.sequence, commit.to_json())
+                self._append(rows.local, commit)
         else:
             with self._transaction(commit):
                 rows.in_spark().write.format("delta").mode("append").save(self.location)
         return self._confirmed(commit)
+
+    def _append(self, rows: pa.Table, commit: CommitInfo) -> None:
+        own = commit.application, commit.sequence, commit.to_json()
+        snapshot = self._logs.snapshot(self.location)
+        try:
+            if snapshot is None:
+                raise Unknown("no table")
+            append(snapshot, rows, *own)
+        except Unknown:
+            light.append(self.location, rows, *own)
 
     def merge(
         self, rows: Rows, identity: tuple[str, ...], commit: CommitInfo, touched: Touched | None = None
