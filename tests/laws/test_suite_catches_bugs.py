@@ -62,6 +62,7 @@ original_restrict_here = storage.restrict_here
 original_affected = left_join._affected
 original_joined = left_join._joined
 original_turned = left_join._turned
+original_matched_anew = left_join._matched_anew
 original_keys_from = left_join.keys_from
 original_key_local = over.key_local
 original_differentiate = inner_join.differentiate
@@ -260,6 +261,24 @@ def matches_only(join: LeftJoin, changed: Operator, right: Operator) -> Operator
 
 def rows_without_a_match_are_not_padded(patch: pytest.MonkeyPatch) -> None:
     use_joined(patch, Kind.OUTER, matches_only)
+
+
+def without_branch(patch: pytest.MonkeyPatch, number: int) -> None:
+    """Of what a change of the right of an outer join makes, one part is forgotten."""
+
+    def matched_anew(*parts: Operator) -> Operator:
+        branches = original_matched_anew(*parts).inputs
+        return UnionAll((*branches[:number], *branches[number + 1 :]))
+
+    patch.setattr(left_join, "_matched_anew", matched_anew)
+
+
+def rows_that_lose_their_last_match_are_not_padded(patch: pytest.MonkeyPatch) -> None:
+    without_branch(patch, 1)
+
+
+def rows_that_find_a_match_stay_padded(patch: pytest.MonkeyPatch) -> None:
+    without_branch(patch, 2)
 
 
 def a_semi_join_counts_its_matches(patch: pytest.MonkeyPatch) -> None:
@@ -475,6 +494,8 @@ BUGS: dict[Plant, str] = {
     rows_that_a_change_on_the_right_reaches_are_forgotten: "left join",
     only_new_rows_on_the_right_reach_the_left: "anti join",
     rows_without_a_match_are_not_padded: "left join",
+    rows_that_lose_their_last_match_are_not_padded: "left join",
+    rows_that_find_a_match_stay_padded: "left join",
     a_semi_join_counts_its_matches: "in subquery",
     an_anti_join_changes_like_a_semi_join: "anti join",
     a_mark_does_not_follow_its_subquery: "exists",

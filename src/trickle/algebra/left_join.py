@@ -7,6 +7,10 @@ may be larger than need be: what R′ and R° say alike about a row cancels. Whe
 be most of L, and a semi or anti join leaves those rows out itself:
 
     Δ(L ⋉ R) = ΔL ⋉ R° + A ⋉ R′ ▷ R° − A ⋉ R° ▷ R′
+
+Where only the right of an outer join changed, it is asked for nothing but whether there is a match:
+
+    Δ(L ⟕ R) = A ⋈ ΔR + pad(A ▷ R′) − pad(A ▷ R°)   where ΔL = 0
 """
 
 from __future__ import annotations
@@ -30,13 +34,14 @@ from trickle.algebra.expressions import (
     passing,
     references,
 )
+from trickle.algebra.filter import Filter, stripped
 from trickle.algebra.inner_join import InnerJoin
 from trickle.algebra.lower import Leaves, derived, lower, select
 from trickle.algebra.operator import Operator, require, require_distinct, require_known
 from trickle.algebra.project import Project, exactly, weighted
 from trickle.algebra.prune import prune
 from trickle.algebra.restrict import Keys, restrict
-from trickle.algebra.scan import before
+from trickle.algebra.scan import Scan, before
 from trickle.algebra.semi_join import restrict_here
 from trickle.algebra.ties import keys_from, ties
 from trickle.algebra.union_all import UnionAll, union
@@ -152,6 +157,8 @@ def _(join: LeftJoin, window: Window) -> Operator | None:
         # Against a small right, comparing all of the left costs less than keeping what is affected.
         rows = join.left if window.is_small_below(join.right) else affected
         return union((left and _signed(join, left, earlier), *_turned(join, rows, earlier)))
+    if left is None and join.kind is Kind.OUTER and isinstance(stripped(join.right), Scan):
+        return _matched_anew(join, affected, right, earlier)
     leaving = weighted(affected, -1)
     changed = leaving if left is None else UnionAll((exactly(left, leaving.columns), leaving))
     # One set of keys for both readings: their rows are gathered once.
@@ -176,6 +183,25 @@ def _turned(join: LeftJoin, affected: Operator, earlier: Operator) -> Iterator[O
         matching = replace(join, left=affected, right=has, kind=Kind.SEMI)
         alone = replace(join, left=matching, right=lacks, kind=Kind.ANTI)
         yield weighted(alone, weight if join.kind is Kind.SEMI else -weight)
+
+
+def _matched_anew(join: LeftJoin, affected: Operator, change: Operator, earlier: Operator) -> Operator:
+    """A ⋈ ΔR + pad(A ▷ R′) − pad(A ▷ R°).
+
+    Of a right that is more than rows of a table, to evaluate it once more would cost more than its columns.
+    """
+    conditions = conjuncts(join.condition)
+    keys = keys_from(affected, join.right.columns, conditions)
+    # No row of the right, with the types of all its columns.
+    nothing = Filter(exactly(change, join.right.columns), exp.false())
+
+    def unmatched(right: Operator, weight: int) -> Operator:
+        compared = prune(right, references(join.condition))
+        alone = LeftJoin(affected, restrict(compared, keys) if keys else compared, join.condition, Kind.ANTI)
+        return _joined(join, weighted(alone, weight), nothing)
+
+    matches = exactly(InnerJoin((affected, change), conditions), (*join.columns, WEIGHT))
+    return UnionAll((matches, unmatched(join.right, +1), unmatched(earlier, -1)))
 
 
 def _signed(join: LeftJoin, changed: Operator, right: Operator) -> Operator:
