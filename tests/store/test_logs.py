@@ -55,6 +55,38 @@ def test_snapshot_tells_version_columns_and_change_feed(log: Log, history: str) 
     assert "changeDataFeed" in snapshot.features
 
 
+def test_a_table_that_is_followed_is_the_one_that_is_read_anew(spark: SparkSession, tmp_path: Path) -> None:
+    place = str(tmp_path / "a table")
+    table = f"delta.`{place}`"
+    spark.sql(f"CREATE TABLE {table} (id BIGINT, name STRING) USING delta")
+    followed = LocalLog()
+    for statement in (
+        f"INSERT INTO {table} SELECT id, 'a' FROM range(10)",
+        f"INSERT INTO {table} VALUES (11, 'b')",
+        f"UPDATE {table} SET name = 'x' WHERE id = 1",
+        f"ALTER TABLE {table} SET TBLPROPERTIES (delta.enableDeletionVectors = true)",
+        f"DELETE FROM {table} WHERE id = 2",
+        f"DELETE FROM {table} WHERE id IN (3, 11)",
+        f"ALTER TABLE {table} ADD COLUMN (more INT)",
+        f"INSERT INTO {table} VALUES (12, 'c', 1), (13, NULL, NULL)",
+        f"DELETE FROM {table} WHERE id = 12",
+        f"OPTIMIZE {table}",
+        f"INSERT OVERWRITE {table} VALUES (4, 'd', 2)",
+        f"RESTORE TABLE {table} TO VERSION AS OF 2",
+        f"INSERT INTO {table} VALUES (14, 'e')",
+    ):
+        followed.snapshot(place)
+        spark.sql(statement)
+        found, anew = followed.snapshot(place), LocalLog().snapshot(place)
+        assert found is not None
+        assert anew is not None
+        assert found == anew
+        assert found.files is not None
+        assert anew.files is not None
+        assert sorted(found.files) == sorted(anew.files)
+        assert (found.vectors, found.small_files, found.rows) == (anew.vectors, anew.small_files, anew.rows)
+
+
 def test_readers_agree_on_everything(spark: SparkSession, history: str) -> None:
     assert LocalLog().snapshot(history) == SparkLog(spark).snapshot(history)
 

@@ -14,11 +14,12 @@ from pyspark.sql import SparkSession
 
 from trickle.names import OP, quote
 from trickle.store import patch as module
+from trickle.store import replay
 from trickle.store.delta_log import Snapshot
 from trickle.store.duck import Duck, Keys
 from trickle.store.light import Overtaken
 from trickle.store.local_log import LocalLog
-from trickle.store.patch import Touched, patch, rewrite
+from trickle.store.patch import Touched, append, patch, rewrite
 from trickle.store.replay import Unknown, replayed
 from trickle.store.vectors import PROPERTY, Vector, read_vector, write_vectors
 
@@ -218,11 +219,7 @@ def test_checkpoints_of_all_writers_can_be_gone_on_from(
 ) -> None:
     """Spark's say statistics twice, the second time as values."""
     place = written(spark, str(tmp_path / "t"), "DATE'2024-01-01' + CAST(id AS INT) AS day")
-    if by == "spark":
-        # It makes one with the next commit.
-        spark.sql(f"ALTER TABLE delta.{quote(place)} SET TBLPROPERTIES ('delta.checkpointInterval' = '1')")
-    else:
-        DeltaTable(place).create_checkpoint()
+    make_checkpoint(spark, place, by)
     (checkpoint,) = (Path(place) / "_delta_log").glob("*.checkpoint.parquet")
     stored = snapshot_of(place)
     change = pa.table(
@@ -240,6 +237,31 @@ def test_checkpoints_of_all_writers_can_be_gone_on_from(
     patch(Touched(stored, found), change, "app", 1, "{}")
     assert spark.sql(f"SELECT count(*) FROM delta.{quote(place)} WHERE day = DATE'1970-01-01'").collect()[0][0] == 1
     assert sums(spark, place)[0] == SIZE
+
+
+def make_checkpoint(spark: SparkSession, place: str, by: str) -> None:
+    if by == "spark":
+        # It makes one with the next commit.
+        spark.sql(f"ALTER TABLE delta.{quote(place)} SET TBLPROPERTIES ('delta.checkpointInterval' = '1')")
+    else:
+        DeltaTable(place).create_checkpoint()
+
+
+@pytest.mark.parametrize("by", ["spark", "delta-rs"])
+def test_a_transaction_version_that_only_a_checkpoint_knows_is_taken(
+    spark: SparkSession, tmp_path: Path, by: str
+) -> None:
+    place = written(spark, str(tmp_path / "t"), "id AS more")
+    row = pa.table({name: pa.array([1], pa.int64()) for name in ("id", "k", "more")}).append_column("s", [["x"]])
+    append(snapshot_of(place), row, "app", 7, "{}")
+    make_checkpoint(spark, place, by)
+    for commit in (Path(place) / "_delta_log").glob("*[01].json"):
+        commit.unlink()
+    replay._known.clear()
+    with pytest.raises(Overtaken):
+        append(snapshot_of(place), row, "app", 7, "{}")
+    append(snapshot_of(place), row, "app", 8, "{}")
+    assert spark.sql(f"SELECT count(*) FROM delta.{quote(place)} WHERE more = 1").collect()[0][0] == 3
 
 
 def test_a_patch_that_cannot_be_written_leaves_nothing(spark: SparkSession, tmp_path: Path, duck: Duck) -> None:
