@@ -24,6 +24,7 @@ from trickle.store.namespace import Namespace, delete_directory
 from trickle.store.searches import Searches
 from trickle.store.shapes import Shapes
 from trickle.store.shelf import Shelf
+from trickle.store.sources import Names
 from trickle.store.workspace import is_local
 
 if TYPE_CHECKING:
@@ -63,6 +64,11 @@ class Context:
         for key, value in _ENGINE_SETTINGS.items():
             session.conf.set(key, value)
         return session
+
+    @cached_property
+    def names(self) -> Names:
+        """What the names in queries stand for."""
+        return Names(self.session)
 
     @cached_property
     def shapes(self) -> Shapes:

@@ -22,7 +22,7 @@ from trickle.sql.source import tables
 from trickle.sql.tokens import mentioned
 from trickle.store.logs import local_path
 from trickle.store.namespace import split_name
-from trickle.store.sources import DeltaSource, ViewSource, look_up
+from trickle.store.sources import DeltaSource, ViewSource
 
 if TYPE_CHECKING:
     from trickle.context import Context
@@ -72,7 +72,7 @@ class Definitions:
 
     def _compiler(self, database: str, settings: Mapping[str, str], parts: Collection[str]) -> Compiler:
         def find(table: exp.Table) -> DeltaSource | ViewSource:
-            return look_up(self.context.session, table, database)
+            return self.context.names.look_up(table, database)
 
         def find_part(text: str) -> KnownStreamTable | None:
             part = part_name(text, database, settings)
@@ -203,7 +203,7 @@ class Moment:
     def _look_up(self, table: exp.Table, database: str) -> DeltaSource | ViewSource:
         key = database, table.sql(dialect=SparkSql, identify=True)
         if key not in self._looked_up:
-            self._looked_up[key] = look_up(self.definitions.context.session, table, database)
+            self._looked_up[key] = self.definitions.context.names.look_up(table, database)
         return self._looked_up[key]
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import sqlglot
@@ -63,31 +64,70 @@ def full_name(table: exp.Table, database: str) -> tuple[str, ...]:
     return parts if len(parts) > 1 else (database, *parts)
 
 
-def look_up(spark: SparkSession, table: exp.Table, database: str) -> DeltaSource | ViewSource:
-    """What a table reference means. Raises UserError where it is nothing we can keep up with."""
-    if table.db.lower() == "delta" and not table.catalog:
-        return DeltaSource(f"delta.{quote(table.name)}", table.name)
-    if table.catalog and table.catalog.lower() != "spark_catalog":
-        return _in_other_catalog(spark, table)
-    session: Any = spark._jsparkSession.sessionState()
-    full = full_name(table, database)
-    identifier = session.sqlParser().parseTableIdentifier(".".join(quote(part) for part in full))
-    try:
-        metadata = session.catalog().getTableMetadata(identifier)
-    except AnalysisException as error:
-        raise UserError(
-            "unknown-table",
-            f"there is no table or view {canonical(full)}",
-            hint="check the spelling, or create it first; SHOW TABLES lists what there is.",
-        ) from error
-    if metadata.tableType().name() == "VIEW":
-        return _view(metadata, full, database)
-    provider = metadata.provider()
-    name = provider.get() if provider.isDefined() else "hive"
-    if name.lower() != "delta":
-        raise _not_delta(canonical(full), name)
-    location = spark._jvm.org.apache.hadoop.fs.Path(metadata.storage().locationUri().get()).toString()  # type: ignore[union-attr]
-    return DeltaSource(canonical(full), location)
+_KEPT = 1024
+"""So many names at a time."""
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A name as Spark's catalog last had it."""
+
+    identifier: Any
+    metadata: Any
+    source: DeltaSource | ViewSource
+
+
+@dataclass
+class Names:
+    """What names stand for in one session. Spark is asked each time, and what it says read again where it is new."""
+
+    session: SparkSession
+    _known: dict[tuple[str, ...], _Known] = field(default_factory=dict)
+
+    def look_up(self, table: exp.Table, database: str) -> DeltaSource | ViewSource:
+        """What a table reference means. Raises UserError where it is nothing we can keep up with."""
+        if table.db.lower() == "delta" and not table.catalog:
+            return DeltaSource(f"delta.{quote(table.name)}", table.name)
+        if table.catalog and table.catalog.lower() != "spark_catalog":
+            return _in_other_catalog(self.session, table)
+        full = full_name(table, database)
+        known = self._known.pop((database, *full), None)
+        identifier = known.identifier if known else self._identifier(full)
+        try:
+            metadata = self._catalog.getTableMetadata(identifier)
+        except AnalysisException as error:
+            raise UserError(
+                "unknown-table",
+                f"there is no table or view {canonical(full)}",
+                hint="check the spelling, or create it first; SHOW TABLES lists what there is.",
+            ) from error
+        if known is None or not metadata.equals(known.metadata):
+            known = _Known(identifier, metadata, self._source(metadata, full, database))
+        self._known[database, *full] = known
+        while len(self._known) > _KEPT:
+            self._known.pop(next(iter(self._known)))
+        return known.source
+
+    def _identifier(self, full: tuple[str, ...]) -> Any:
+        return self._state.sqlParser().parseTableIdentifier(".".join(quote(part) for part in full))
+
+    def _source(self, metadata: Any, full: tuple[str, ...], database: str) -> DeltaSource | ViewSource:
+        if metadata.tableType().name() == "VIEW":
+            return _view(metadata, full, database)
+        provider = metadata.provider()
+        name = provider.get() if provider.isDefined() else "hive"
+        if name.lower() != "delta":
+            raise _not_delta(canonical(full), name)
+        path: Any = self.session._jvm.org.apache.hadoop.fs.Path  # type: ignore[union-attr]
+        return DeltaSource(canonical(full), path(metadata.storage().locationUri().get()).toString())
+
+    @cached_property
+    def _state(self) -> Any:
+        return self.session._jsparkSession.sessionState()
+
+    @cached_property
+    def _catalog(self) -> Any:
+        return self._state.catalog()
 
 
 def view_text(metadata: Any, database: str) -> str:
