@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 from zlib import crc32
@@ -23,10 +24,11 @@ from sqlglot import exp
 
 from laws.translate import readable, translated
 from trickle.algebra.differentiate import SMALL, Window
+from trickle.algebra.filter import Filter
 from trickle.algebra.lower import Leaves, lower
 from trickle.algebra.normalise import normalise
 from trickle.algebra.operator import Operator
-from trickle.algebra.program import Program, build_program
+from trickle.algebra.program import Program, Step, StepKind, build_program
 from trickle.algebra.project import renamed
 from trickle.algebra.state import Settings
 from trickle.algebra.storage import STORED, Storage, plan_storage
@@ -194,6 +196,16 @@ class Duck:
         return Maintained(self, storage, name)
 
 
+@dataclass(frozen=True)
+class _Program:
+    """A program as DuckDB runs it: one statement, and another that counts the rows of its feeds."""
+
+    planned: Program
+    text: str
+    sources: tuple[str, ...]
+    feeds: str
+
+
 class Maintained:
     """A stream table: what it stores, and the refreshes that change it."""
 
@@ -202,7 +214,7 @@ class Maintained:
         self.stored: Counter[Row] = Counter()
         self._duck = duck
         self._name = name
-        self._texts: dict[frozenset[str], str | None] = {}
+        self._programs: dict[frozenset[str], _Program | None] = {}
         self._read_back = storage.reads_stored
         if self._read_back:
             self._duck.run(f'CREATE OR REPLACE TABLE "{name}" AS {self._sql(storage.contents)}')
@@ -216,15 +228,24 @@ class Maintained:
 
     def refresh(self, changed: frozenset[str]) -> bool:
         """One differential refresh; False where no source of the query can have changed."""
-        if changed not in self._texts:
+        program = self._program(changed)
+        if program is None:
+            return False
+        rows = self._duck.run_again(program.feeds)[0] if program.sources else ()
+        moved = program.planned.moved(dict(zip(program.sources, rows, strict=True)), changed)
+        if moved != changed:
+            program = self._program(moved)
+        if program is not None:
+            self._apply(self._duck.run_again(program.text))
+        return True
+
+    def _program(self, changed: frozenset[str]) -> _Program | None:
+        if changed not in self._programs:
             # There is a way for storage that is small and one for any: every other query takes the first.
             size = SMALL + crc32(self.storage.digest.encode()) % 2
-            change = self.storage.change(Window(changed, ((STORED, size),)))
-            self._texts[changed] = change and self._text(build_program(change))
-        text = self._texts[changed]
-        if text is not None:
-            self._apply(self._duck.run_again(text))
-        return text is not None
+            change = self.storage.change(Window(changed, ((STORED, size),))) if changed else None
+            self._programs[changed] = change and self._lowered(build_program(change))
+        return self._programs[changed]
 
     def shown(self) -> Counter[Row]:
         """The public result: the user's columns of the visible rows."""
@@ -254,12 +275,15 @@ class Maintained:
     def _sql(self, node: Operator) -> str:
         return lowered(node, self)
 
-    def _text(self, program: Program) -> str:
+    def _lowered(self, program: Program) -> _Program:
         """The whole program as one statement: every step but the last is computed once and kept."""
-        *earlier, last = ((step.name, self._sql(step.operator)) for step in program.steps)
+        *earlier, last = ((step.name, self._sql(_narrowed(step))) for step in program.steps)
         kept = ", ".join(f"{quoted(name)} AS MATERIALIZED ({sql})" for name, sql in earlier)
         names = ", ".join(map(quoted, (*self.storage.columns, WEIGHT)))
-        return f"{f'WITH {kept} ' if kept else ''}SELECT {names} FROM ({last[1]})"
+        feeds = {step.table: self._sql(_narrowed(step)) for step in program.steps if step.kind is StepKind.CHANGES}
+        counts = ", ".join(f"(SELECT count(*) FROM ({sql}))" for sql in feeds.values())
+        text = f"{f'WITH {kept} ' if kept else ''}SELECT {names} FROM ({last[1]})"
+        return _Program(program, text, tuple(feeds), f"SELECT {counts}")
 
     def _apply(self, change: list[Row]) -> None:
         weights = {row[:-1]: int(row[-1]) for row in change}
@@ -290,6 +314,11 @@ class Maintained:
                 f'; INSERT INTO "{self._name}" VALUES {_values(list(self.stored.elements()))}' if self.stored else ""
             )
             self._duck.run(f'BEGIN; DELETE FROM "{self._name}"{insert}; COMMIT')
+
+
+def _narrowed(step: Step) -> Operator:
+    """A step without the rows that no other is said to look at."""
+    return Filter(step.operator, step.condition) if step.condition else step.operator
 
 
 def lowered(node: Operator, leaves: Leaves) -> str:

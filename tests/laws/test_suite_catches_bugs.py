@@ -206,6 +206,14 @@ def rows_before_are_rebuilt_with_the_wrong_sign(patch: pytest.MonkeyPatch) -> No
     patch.setattr(program, "negated", lambda delta: delta)
 
 
+def changes_are_left_out_that_another_reader_looks_at(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(program, "any_of", lambda conditions: next(iter(conditions)))
+
+
+def an_empty_feed_speaks_for_columns_that_it_does_not_have(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(program.Program, "_read_before", frozenset())
+
+
 def nullable_columns_are_counted_as_if_they_had_values(patch: pytest.MonkeyPatch) -> None:
     every_row = state.StateColumn(call("count", exp.Star()), call("sum", column(WEIGHT)))
     patch.setattr(state, "_present", lambda _: every_row)
@@ -488,6 +496,13 @@ BUGS: dict[Plant, str] = {
     a_sum_forgets_the_sign_of_its_rows: ANY,
     a_sum_of_no_values_is_zero: ANY,
     rows_before_are_rebuilt_with_the_wrong_sign: ANY,
+    changes_are_left_out_that_another_reader_looks_at: (
+        "SELECT a, s FROM r WHERE b > 0 UNION ALL SELECT b, s FROM r WHERE a > 0"
+    ),
+    an_empty_feed_speaks_for_columns_that_it_does_not_have: (
+        "SELECT a FROM r WHERE a > 0 UNION ALL "
+        "SELECT b FROM (SELECT b, ROW_NUMBER() OVER (ORDER BY b, a) AS n FROM r) AS q WHERE n <= 2"
+    ),
     nullable_columns_are_counted_as_if_they_had_values: ANY,
     nested_joins_lose_the_inner_conditions: "inner join",
     an_outer_join_reads_its_new_right_side_as_the_old_one: "left join",

@@ -19,6 +19,7 @@ from trickle.algebra.expressions import passing
 from trickle.algebra.inner_join import InnerJoin
 from trickle.algebra.project import Project
 from trickle.algebra.reference import Reference
+from trickle.dialect import SparkSql
 from trickle.names import OP, WEIGHT, quote
 from trickle.store import duck as module
 from trickle.store.delta_log import Snapshot
@@ -231,9 +232,19 @@ def test_columns_that_came_later_are_empty_or_left_to_spark(spark: SparkSession,
     assert found is None or multiset(found) == Counter(["(1, None)", "(1, 5)"])
 
 
-@pytest.mark.parametrize("columns", [("i",), ("s", "d"), ("i", "l", "t", "s", "d", "day", "b", "bin"), ()])
+@pytest.mark.parametrize(
+    ("columns", "condition"),
+    [
+        (("i",), None),
+        (("i",), "`i` > 1"),
+        (("s", "d"), None),
+        (("s", "d"), "`s` = 'b' OR `d` IS NULL"),
+        (("i", "l", "t", "s", "d", "day", "b", "bin"), None),
+        ((), None),
+    ],
+)
 def test_a_change_feed_is_summed_up_as_spark_sums_it(
-    spark: SparkSession, duck: Duck, tmp_path: Path, columns: tuple[str, ...]
+    spark: SparkSession, duck: Duck, tmp_path: Path, columns: tuple[str, ...], condition: str | None
 ) -> None:
     table = f"delta.{quote(str(tmp_path / 't'))}"
     spark.sql(f"CREATE TABLE {table} ({SHAPE}) USING delta TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
@@ -247,7 +258,7 @@ def test_a_change_feed_is_summed_up_as_spark_sums_it(
     snapshot = snapshot_of(spark, str(tmp_path / "t"))
     feed = read_changes(snapshot, 1, list(columns))
     assert feed is not None
-    here = duck.summed(feed, snapshot, columns)
+    here = duck.summed(feed, snapshot, columns, parse_one(condition, dialect=SparkSql) if condition else None)
     listed = ", ".join(columns)
     there = spark.sql(
         f"SELECT {listed}{', ' if columns else ''}"

@@ -72,6 +72,32 @@ def test_what_changes_no_result_writes_nothing_and_still_advances_the_frontier(o
     assert_right(t)
 
 
+def test_changed_rows_that_no_condition_lets_pass_write_nothing(orders: trickle.Trickle) -> None:
+    t = orders
+    t.sql("CREATE STREAM TABLE large AS SELECT id, amount FROM orders WHERE amount > 100 AND length(note) > 0")
+    either = "SELECT id FROM orders WHERE amount > 100 UNION ALL SELECT id FROM orders WHERE id < 0"
+    t.sql(f"CREATE STREAM TABLE either AS {either}")
+    reason = "the changes cancel out in the columns the query uses, or its conditions leave them out"
+    t.sql("INSERT INTO orders VALUES (4, 'bob', 1, 'small'), (5, 'bob', NULL, NULL)")
+    assert [(r.action, r.reason) for r in t.refresh()] == [(Action.NO_DATA, reason)] * 2
+    t.sql("INSERT INTO orders VALUES (6, 'bob', 101, 'large'), (7, 'bob', 102, ''), (-8, 'bob', 1, 'other')")
+    assert [counts(report) for report in t.refresh()] == [(1, 0, 0), (3, 0, 0)]
+    t.sql("UPDATE orders SET amount = 100 WHERE id = 6")
+    assert [counts(report) for report in t.refresh()] == [(0, 0, 1), (0, 0, 1)]
+    assert "changes from orders, where amount > 100 AND length(note) > 0" in str(t.explain("large"))
+    assert_right(t)
+
+
+def test_what_only_a_recomputed_part_of_the_query_reads_is_a_change(orders: trickle.Trickle) -> None:
+    """The feed holds what the other part reads, and that stayed the same."""
+    t = orders
+    ranked = "SELECT amount FROM (SELECT amount, row_number() OVER (ORDER BY amount, id) AS place FROM orders)"
+    t.sql(f"CREATE STREAM TABLE mixed AS SELECT id AS x FROM orders WHERE id > 0 UNION ALL {ranked} WHERE place <= 2")
+    t.sql("UPDATE orders SET amount = amount * 10")
+    assert t.refresh("mixed").action is Action.DIFFERENTIAL
+    assert_right(t)
+
+
 # Windows of every kind
 
 

@@ -6,14 +6,17 @@ that several places use. What remains between the cuts is one query each.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 
 from trickle.algebra.aggregate import consolidated
 from trickle.algebra.expand import Expand
-from trickle.algebra.expressions import Output, column, passing
+from trickle.algebra.expressions import Expression, Output, any_of, column, passing, substitute
 from trickle.algebra.filter import Filter, stripped
+from trickle.algebra.opaque import Opaque
 from trickle.algebra.operator import Operator, rewrite, walk
 from trickle.algebra.project import Project, exactly, negated, weighted
 from trickle.algebra.reference import Reference
@@ -37,6 +40,13 @@ class Step:
     kind: StepKind
     operator: Operator
     table: str = ""
+    condition: Expression | None = None
+    """Of a change feed: no step looks at a row for which this is not true, so that it may be left out."""
+
+    def tells(self, other: Step) -> bool:
+        """Whether one change feed holds all that another one does."""
+        is_as_wide = {*other.operator.columns} <= {*self.operator.columns}
+        return is_as_wide and self.condition in (None, other.condition)
 
 
 @dataclass(frozen=True)
@@ -48,6 +58,21 @@ class Program:
     @property
     def result(self) -> Step:
         return self.steps[-1]
+
+    def moved(self, feeds: Mapping[str, int], changed: frozenset[str]) -> frozenset[str]:
+        """Of the sources with new versions, those that may differ in what is read of them, by the rows in their feeds.
+
+        A feed says nothing of columns and rows that are read as they are and as they were: in `A ∪ γ(B)` over one
+        table, what A reads of it may be the same while what γ(B) reads is not.
+        """
+        return frozenset(table for table in changed if table in self._read_before or feeds.get(table) != 0)
+
+    @cached_property
+    def _read_before(self) -> frozenset[str]:
+        """The sources that are read as they were, and not only in their change."""
+        nodes = [node for step in self.steps for node in walk(step.operator)]
+        scans = {node.table for node in nodes if isinstance(node, Scan) and node.reading is Reading.BEFORE}
+        return frozenset(scans.union(*(node.before for node in nodes if isinstance(node, Opaque))))
 
 
 def reconstruct_before(root: Operator) -> Operator:
@@ -83,17 +108,16 @@ def build_program(change: Operator) -> Program:
     """The steps that compute a change."""
     root = reconstruct_before(change)
     steps: list[Step] = []
-    feeds = _feeds(root)
-    for number, feed in enumerate(feeds, start=1):
-        steps.append(Step(f"changes_{number}", StepKind.CHANGES, consolidated(feed), feed.table))
+    for number, (feed, condition) in enumerate(_feeds(root), start=1):
+        steps.append(Step(f"changes_{number}", StepKind.CHANGES, consolidated(feed), feed.table, condition))
     feed_names = {step.table: step for step in steps}
     shared = _shared(root)
     done: dict[Operator, Operator] = {}
     for node in walk(root):
         new = node.with_inputs(tuple(done[child] for child in node.inputs))
         kind, table = _cut(node, shared)
-        if isinstance(node, Scan) and node.reading is Reading.DELTA:
-            new = _read_feed(node, feed_names[node.table])
+        if scan := _as_feed(node):
+            new = _read_feed(scan, feed_names[scan.table])
         elif kind and node != root:
             name = f"{kind}_{sum(step.kind is kind for step in steps) + 1}"
             steps.append(Step(name, kind, new, table))
@@ -103,13 +127,41 @@ def build_program(change: Operator) -> Program:
     return Program(tuple(steps))
 
 
-def _feeds(root: Operator) -> list[Scan]:
-    """One feed per changed source, with every column that any scan of it reads."""
+def _feeds(root: Operator) -> list[tuple[Scan, Expression | None]]:
+    """One feed per changed source, with every column that any scan of it reads, and the condition of all who do."""
     columns: dict[str, dict[str, None]] = {}
     for node in walk(root):
-        if isinstance(node, Scan) and node.reading is Reading.DELTA:
-            columns.setdefault(node.table, {}).update(dict.fromkeys(source for source, _ in node.reads))
-    return [Scan(table, tuple((name, name) for name in names), Reading.DELTA) for table, names in columns.items()]
+        if scan := _as_feed(node):
+            columns.setdefault(scan.table, {}).update(dict.fromkeys(source for source, _ in scan.reads))
+    conditions = _conditions(root)
+    return [
+        (Scan(table, tuple((name, name) for name in names), Reading.DELTA), conditions.get(table))
+        for table, names in columns.items()
+    ]
+
+
+def _conditions(root: Operator) -> dict[str, Expression]:
+    """Source → what all rows of its change satisfy that any node looks at, where each begins with a filter."""
+    found: dict[str, list[Expression]] = defaultdict(list)
+    unfiltered = {scan.table for scan in [_as_feed(root)] if scan}
+    for node in walk(root):
+        for scan in filter(None, map(_as_feed, node.inputs)):
+            if isinstance(node, Filter):
+                sources = {name: column(source) for source, name in scan.reads}
+                found[scan.table].append(substitute(node.condition, sources))
+            else:
+                unfiltered.add(scan.table)
+    # Always in the same order, whichever node is met first.
+    either = {
+        table: any_of(sorted(dict.fromkeys(parts), key=lambda each: each.sql()))
+        for table, parts in found.items()
+        if table not in unfiltered
+    }
+    return {table: condition.unnest() for table, condition in either.items() if condition is not None}
+
+
+def _as_feed(node: Operator) -> Scan | None:
+    return node if isinstance(node, Scan) and node.reading is Reading.DELTA else None
 
 
 def _read_feed(scan: Scan, feed: Step) -> Operator:

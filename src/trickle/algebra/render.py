@@ -82,15 +82,16 @@ def _roles(node: Operator) -> tuple[str, ...]:
 def _heading(step: Step) -> str:
     match step.kind:
         case StepKind.CHANGES:
-            return f"{step.name}: what changed in {_name(step.table)}"
+            where = f", where {text(step.condition)}" if step.condition else ""
+            return f"{step.name}: what changed in {_name(step.table)}{where}"
         case StepKind.GATHER:
             return f"{step.name}: the rows of {_name(step.table)} that matter"
         case StepKind.COMPUTE:
             return f"{step.name}:"
 
 
-def _indented(text: str) -> str:
-    return "\n".join(_INDENT + line for line in text.splitlines())
+def _indented(lines: str) -> str:
+    return "\n".join(_INDENT + line for line in lines.splitlines())
 
 
 @singledispatch
@@ -115,7 +116,7 @@ def _(reference: Reference) -> str:
 
 @describe.register
 def _(filter_: Filter) -> str:
-    return f"Filter {_text(filter_.condition)}"
+    return f"Filter {text(filter_.condition)}"
 
 
 @describe.register
@@ -132,18 +133,18 @@ def _(union_all: UnionAll) -> str:
 def _(join: InnerJoin) -> str:
     if not join.conditions:
         return "InnerJoin of all combinations"
-    return "InnerJoin on " + " AND ".join(_text(condition) for condition in join.conditions)
+    return "InnerJoin on " + " AND ".join(text(condition) for condition in join.conditions)
 
 
 @describe.register
 def _(join: LeftJoin) -> str:
     marked = f" AS {_name(join.mark)}" if join.mark else ""
-    return f"LeftJoin {join.kind}{marked} on {_text(join.condition)}"
+    return f"LeftJoin {join.kind}{marked} on {text(join.condition)}"
 
 
 @describe.register
 def _(join: FullJoin) -> str:
-    return f"FullJoin on {_text(join.condition)}"
+    return f"FullJoin on {text(join.condition)}"
 
 
 @describe.register
@@ -156,7 +157,7 @@ def _(over: Over) -> str:
 @describe.register
 def _(top: TopK) -> str:
     count = "all" if top.limit is None else str(top.limit)
-    order = f" by {', '.join(map(_text, top.order))}" if top.order else ""
+    order = f" by {', '.join(map(text, top.order))}" if top.order else ""
     offset = f" after {top.offset}" if top.offset else ""
     each = f" of each {_names(top.partition)}" if top.partition else ""
     return f"TopK {count}{offset}{each}{order}"
@@ -165,7 +166,7 @@ def _(top: TopK) -> str:
 @describe.register
 def _(generate: Generate) -> str:
     outer = " outer" if generate.outer else ""
-    return f"Generate{outer} {_names(generate.names)} = {_text(generate.generator)}"
+    return f"Generate{outer} {_names(generate.names)} = {text(generate.generator)}"
 
 
 @describe.register
@@ -177,7 +178,7 @@ def _(values: Values) -> str:
 def _(aggregate: Aggregate) -> str:
     if not aggregate.aggregates:
         return f"Distinct {_names(aggregate.keys)}"
-    calls = ", ".join(f"{_name(output.name)}={_text(output.expression)}" for output in aggregate.aggregates)
+    calls = ", ".join(f"{_name(output.name)}={text(output.expression)}" for output in aggregate.aggregates)
     return f"Aggregate keys={_names(aggregate.keys)} {calls}"
 
 
@@ -195,12 +196,12 @@ def _(expand: Expand) -> str:
 
 @describe.register
 def _(opaque: Opaque) -> str:
-    return f"Opaque, because {opaque.reason}: {_text(opaque.query)}"
+    return f"Opaque, because {opaque.reason}: {text(opaque.query)}"
 
 
 def _outputs(outputs: Iterable[Output]) -> str:
     return ", ".join(
-        _name(output.name) if output.source == output.name else f"{_text(output.expression)} AS {_name(output.name)}"
+        _name(output.name) if output.source == output.name else f"{text(output.expression)} AS {_name(output.name)}"
         for output in outputs
     )
 
@@ -216,7 +217,7 @@ def _name(name: str) -> str:
     return name if _PLAIN_NAME.fullmatch(name) else quote(name)
 
 
-def _text(expression: Expression) -> str:
+def text(expression: Expression) -> str:
     def plain(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Table) and node.db == SOURCE_MARK:
             node.set("db", None)

@@ -31,7 +31,7 @@ from trickle.refresh.definition import LEGACY, MEANING
 from trickle.refresh.plain import Plain, Types, plain_nodes, split_condition
 from trickle.refresh.plan import RefreshPlan
 from trickle.store.delta_log import Snapshot
-from trickle.store.duck import FILE, PLACE, Keys, Leaf
+from trickle.store.duck import FILE, PLACE, Keys, Leaf, Reads
 from trickle.store.files import DataFiles, Files
 from trickle.store.leaves import PinnedLeaves, held, template
 from trickle.store.light import is_light, read
@@ -151,14 +151,19 @@ class AtHand:
             return None
         here, rest = None, None
         if isinstance(gather.input, Filter):
-            types = {} if self._is_legacy else _types_in_table(snapshot, scan)
-            here, rest = split_condition(gather.input.condition, types)
+            here, rest = self.split(gather.input.condition, snapshot, scan.reads)
         found = self._found(snapshot, scan, Keys(gather.pairs, keys, gather.null_safe), here, wider, name)
         if found is None:
             return None
         self.hold(name, found)
         rows = Reference(name, scan.columns)
         return rows if rest is None else Filter(rows, rest)
+
+    def split(
+        self, condition: Expression, snapshot: Snapshot, reads: Reads
+    ) -> tuple[Expression | None, Expression | None]:
+        """What of a condition on the rows of a table can be told here, and what only Spark can tell."""
+        return split_condition(condition, {} if self._is_legacy else _types_in_table(snapshot, reads))
 
     def _found(
         self, snapshot: Snapshot, scan: Scan, keys: Keys, condition: Expression | None, wider: Wider, name: str
@@ -253,7 +258,7 @@ class AtHand:
         snapshot = self.plan.pins.get(scan.table)
         if snapshot is None or scan.reading is Reading.DELTA or not self._find_files(snapshot, scan):
             return None
-        return _types_in_table(snapshot, scan)
+        return _types_in_table(snapshot, scan.reads)
 
     def _find_files(self, snapshot: Snapshot, scan: Scan) -> bool:
         """Whether DuckDB may read a table whole, from files that are known from now on."""
@@ -276,8 +281,8 @@ class AtHand:
         return isinstance(below, Scan) and self.is_far(below)
 
 
-def _types_in_table(snapshot: Snapshot, scan: Scan) -> Types:
-    """The columns of a scan that DuckDB reads from the files of a table as Spark does."""
-    reads = [(source, name) for source, name in scan.reads if is_fed(snapshot.type(source))]
-    types = to_arrow_schema(snapshot.schema(source for source, _ in reads)).types
-    return {name: type_ for (_, name), type_ in zip(reads, types, strict=True)}
+def _types_in_table(snapshot: Snapshot, reads: Reads) -> Types:
+    """The columns that DuckDB reads from the files of a table as Spark does."""
+    fed = [(source, name) for source, name in reads if is_fed(snapshot.type(source))]
+    types = to_arrow_schema(snapshot.schema(source for source, _ in fed)).types
+    return {name: type_ for (_, name), type_ in zip(fed, types, strict=True)}

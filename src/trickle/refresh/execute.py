@@ -162,14 +162,15 @@ class _Run:
             self._begin_again()
             choice = discreet(replace(choice, action=Action.FULL, reason=f"{far}: recomputing is cheaper"))
             return choice, *self._full(choice)
-        # A source whose feed the program does not read (a global aggregate is recomputed) may well have moved.
-        moved = frozenset(key for key in self._plan.changed if key not in feeds or feeds[key].rows)
+        moved = program.moved({key: feed.rows for key, feed in feeds.items()}, self._plan.changed)
         if moved != self._plan.changed:
             # A feed may be empty after all (no-op updates, unused columns): plan again without that source.
-            program = self._program(moved) if moved else None
-        if program is None:
-            reason = "the changes cancel out in the columns the query uses"
-            return replace(choice, action=Action.NO_DATA, reason=reason), RowCounts(), None
+            needed = self._program(moved) if moved else None
+            if needed is None:
+                return replace(choice, action=Action.NO_DATA, reason=_nothing_left(program)), RowCounts(), None
+            program = needed
+            with self._phase("changes"):
+                feeds = self._steps.read_feeds(program)
         with self._phase("gather"):
             change = self._steps.gather(program, feeds)
         counts, commit = self._apply(choice, change)
@@ -325,3 +326,10 @@ class _Run:
             yield
         finally:
             conf.set("spark.sql.adaptive.enabled", "false")
+
+
+def _nothing_left(program: Program) -> str:
+    """Why the change of every source came to nothing."""
+    are_filtered = any(step.condition for step in program.steps)
+    conditions = ", or its conditions leave them out" if are_filtered else ""
+    return f"the changes cancel out in the columns the query uses{conditions}"

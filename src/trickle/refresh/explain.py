@@ -9,7 +9,7 @@ from typing import Any
 from trickle.algebra.differentiate import Window
 from trickle.algebra.lower import lower
 from trickle.algebra.program import Program, build_program
-from trickle.algebra.render import render
+from trickle.algebra.render import render, text
 from trickle.algebra.storage import STORED
 from trickle.catalog.model import PREDICTED, Action, Mode
 from trickle.dialect import SparkSql
@@ -28,6 +28,8 @@ class StepExplanation:
     table: str
     tree: str
     sql: str
+    condition: str = ""
+    """What the rows of a change feed have to satisfy; the others are left out as soon as that can be told."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class Explanation:
             lines += ["", f"steps of a differential refresh ({self.steps_are_for})"]
         for number, step in enumerate(self.steps, start=1):
             about = f" from {step.table}" if step.table and step.table != STORED else ""
+            about += f", where {step.condition}" if step.condition else ""
             lines += [
                 f"  {number}. {step.name}: {step.kind}{about}",
                 *("     " + line for line in step.tree.splitlines()),
@@ -174,6 +177,7 @@ def _steps(plan: RefreshPlan, program: Program) -> tuple[StepExplanation, ...]:
             step.table,
             render(step.operator),
             lower(step.operator, leaves).sql(dialect=SparkSql, pretty=True),
+            text(step.condition) if step.condition else "",
         )
         for step in program.steps
     )

@@ -106,11 +106,19 @@ class Steps:
         self._at_hand = AtHand(plan, workspace, resources.files, resources.searches)
         self._known: dict[str, Step] = {}
         """The steps of the program under way, by name."""
+        self._fed: dict[str, tuple[Step, Kept]] = {}
+        """The change feeds that were read, by their tables."""
 
     def read_feeds(self, program: Program) -> dict[str, Kept]:
         """The changes of every source. They may turn out to be none, and then another program is the one to run."""
-        feeds = {step.table: step for step in program.steps if step.kind is StepKind.CHANGES}
-        return self._at_once({table: partial(self._read_feed, step) for table, step in feeds.items()})
+        wanted = {step.table: step for step in program.steps if step.kind is StepKind.CHANGES}
+        new = {key: step for key, step in wanted.items() if key not in self._fed or not self._fed[key][0].tells(step)}
+        if self._fed:
+            # Steps of another program: a feed of that name may be in use.
+            new = {key: replace(step, name=f"{step.name}_again") for key, step in new.items()}
+        read = self._at_once({key: partial(self._read_feed, step) for key, step in new.items()})
+        self._fed.update({key: (new[key], feed) for key, feed in read.items()})
+        return {key: self._fed[key][1] for key in wanted}
 
     def _read_feed(self, step: Step) -> Kept:
         window, source, columns = self._window(step), self._plan.pins[step.table], _fed(step)
@@ -121,7 +129,10 @@ class Steps:
             if shared:
                 self._at_hand.feeds[held(step.table, Reading.DELTA)] = shared
             return self.keep(self.frame(step.operator), f"feed_{step.name}")
-        summed = self._resources.duck.summed(rows, source, columns)
+        here = None
+        if step.condition:
+            here, _ = self._at_hand.split(step.condition, source, [(name, name) for name in columns])
+        summed = self._resources.duck.summed(rows, source, columns, here)
         if summed is not None:
             return self._workspace.keep_local(summed, source.schema(columns).add(WEIGHT, LongType()), step.name)
         schema = source.schema(columns).add(CHANGE_TYPE, StringType())

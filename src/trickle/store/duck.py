@@ -272,15 +272,22 @@ class Duck:
             contents = contents.append_column(name, found.column(name))
         return contents
 
-    def summed(self, feed: pa.Table, snapshot: Snapshot, columns: Sequence[str]) -> pa.Table | None:
-        """The rows of a change feed with their weights, equal ones together; None where Spark has to do it."""
+    def summed(
+        self, feed: pa.Table, snapshot: Snapshot, columns: Sequence[str], condition: exp.Expr | None = None
+    ) -> pa.Table | None:
+        """The rows of a change feed with their weights, equal ones together; None where Spark has to do it.
+
+        Those that do not satisfy a condition are left out.
+        """
         if not all(is_compared(snapshot.type(name)) for name in columns):
             return None
         weight = f"sum(CASE WHEN {_quoted(CHANGE_TYPE)} IN {_ARRIVALS} THEN 1 ELSE -1 END)::BIGINT"
         listed = f"{_listed(columns)}, {weight}" if columns else weight
         groups = f"GROUP BY {', '.join(map(_quoted, columns))} " if columns else ""
         schema = to_arrow_schema(snapshot.schema(columns)).append(pa.field(WEIGHT, pa.int64()))
-        return self._query(f"SELECT {listed} AS w FROM feed {groups}HAVING {weight} <> 0", schema, feed=feed)
+        where = _where(condition, {name: name for name in columns})
+        text = f"SELECT {listed} AS w FROM feed AS t{where} {groups}HAVING {weight} <> 0"
+        return self._query(text, schema, feed=feed)
 
     def paired(
         self, keys: Sequence[pa.ChunkedArray], weights: pa.ChunkedArray, shown: pa.ChunkedArray
@@ -397,7 +404,7 @@ def _listed(columns: Sequence[str]) -> str:
 def _where(condition: exp.Expr | None, places: Mapping[str, str]) -> str:
     if condition is None:
         return ""
-    columns: dict[str, exp.Expr] = {name: exp.column(place, "t") for name, place in places.items()}
+    columns: dict[str, exp.Expr] = {name: exp.column(place, "t", quoted=True) for name, place in places.items()}
     return f" WHERE {substitute(condition, columns).sql(dialect='duckdb')}"
 
 
