@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trickle.names import PART
 from trickle.refresh.choose import ALWAYS_DIFFERENTIAL_ROWS, REACHES_MOST, reaching_most
 from trickle.store.delta_log import Snapshot
 
@@ -42,3 +43,8 @@ def test_tiny_tables_and_those_without_statistics_are_left_alone() -> None:
 
 def test_a_table_that_was_emptied_has_changed_all_over() -> None:
     assert reaching_most({"places": PLACES}, {**SOURCES, "places": table(0)})
+
+
+def test_an_inner_result_reaches_no_more_than_its_own_sources_do() -> None:
+    key = f"{PART}1"
+    assert not reaching_most({key: 2 * PLACES}, {"facts": table(FACTS), key: table(PLACES)})

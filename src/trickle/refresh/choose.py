@@ -8,10 +8,12 @@ from typing import Any
 
 from trickle.algebra.program import Program
 from trickle.catalog.model import PREDICTED, Action, Mode, StreamTable
+from trickle.names import is_part
 from trickle.refresh.cost import Line, Pick, pick
 from trickle.refresh.definition import Definition
 from trickle.refresh.window import SourceWindow
 from trickle.store.delta_log import Snapshot
+from trickle.store.duck import MOST_ROWS
 
 ALWAYS_DIFFERENTIAL_ROWS = 1_000
 """Fewer changed rows than this are maintained differentially whatever was measured."""
@@ -89,8 +91,8 @@ def reaching_most(feeds: Mapping[str, int], sources: Mapping[str, Snapshot]) -> 
     largest = max((source.rows or 0 for source in sources.values()), default=0)
     for key, changes in feeds.items():
         rows = sources[key].rows
-        if rows is None or changes < ALWAYS_DIFFERENTIAL_ROWS:
-            continue
+        if rows is None or changes < ALWAYS_DIFFERENTIAL_ROWS or is_part(key):
+            continue  # how much of an inner result changes is counted by the changes of its own sources
         share = changes / max(2 * rows, 1)  # an update takes a row away and brings another
         if share >= REACHES_MOST and share * largest > sum(feeds.values()):
             return f"{changes:,} changes to the {rows:,} rows of {key} reach most of what they are joined to"
@@ -107,7 +109,7 @@ def estimates_of(windows: Sequence[SourceWindow]) -> dict[str, dict[str, Any]]:
 
 def guessed_change(steps: int) -> Line:
     """What a differential refresh of so many steps takes, before anything was measured."""
-    return Line(_CHANGE_SECONDS + _STEP_SECONDS * steps, _ROW_SECONDS)
+    return Line(_CHANGE_SECONDS + _STEP_SECONDS * steps, _ROW_SECONDS, until=MOST_ROWS)
 
 
 def counted(rows: int) -> str:

@@ -8,6 +8,7 @@ different work give the line; until there are two, its fixed part is a guess, a 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median, mode
@@ -38,6 +39,9 @@ _RECENT = 8
 _FADING = 0.7
 """An older measurement counts this part of the one after it."""
 
+_REACH = 2.0
+"""Measurements tell of so many times the most work there was; what is more grows as guessed, or more slowly."""
+
 
 @dataclass(frozen=True)
 class Line:
@@ -45,6 +49,8 @@ class Line:
 
     fixed: float
     per_unit: float
+    until: float = math.inf
+    """More work is done in another manner: what was measured on one side of it says nothing about the other."""
 
     def at(self, work: float) -> float:
         return self.fixed + self.per_unit * work
@@ -65,14 +71,17 @@ class Pick:
 
 def predict(points: Sequence[Measurement], work: float, guess: Line) -> float:
     """Seconds for so much work, from the measurements of one way, oldest first."""
-    warm = [point for point in points if not (point.is_first or point.is_load)]
-    known = [(point.work, point.seconds) for point in warm] or [(point.work, _later(point)) for point in points]
+    alike = [point for point in points if (point.work > guess.until) == (work > guess.until)]
+    warm = [point for point in alike if not (point.is_first or point.is_load)]
+    known = [(point.work, point.seconds) for point in warm] or [(point.work, _later(point)) for point in alike]
     if not known:
         return guess.at(work)
     recent = known[-_RECENT:]
     least, most = min(units for units, _ in recent), max(units for units, _ in recent)
     line = _fitted(recent) if most > 1.5 * least else _through(recent, guess)
-    return line.at(work)
+    # What ten rows took says little about ten thousand; and what looks dear is not taken, and never found out about.
+    told = min(work, _REACH * most)
+    return line.at(told) + min(line.per_unit, guess.per_unit) * (work - told)
 
 
 def _later(first: Measurement) -> float:
@@ -80,10 +89,7 @@ def _later(first: Measurement) -> float:
 
 
 def _through(points: Sequence[tuple[float, float]], guess: Line) -> Line:
-    """The line through points of about the same work, above a guessed fixed part, and no steeper than guessed.
-
-    What ten rows took says little about ten thousand, and a way that looks dear is not taken and never found out about.
-    """
+    """The line through points of about the same work, above a guessed fixed part, and no steeper than guessed."""
     work, seconds = median(units for units, _ in points), median(each for _, each in points)
     steepest = (seconds - min(guess.fixed, 0.7 * seconds)) / work if work else 0.0
     slope = min(steepest, guess.per_unit)
