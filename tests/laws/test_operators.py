@@ -344,6 +344,22 @@ def test_keys_of_several_columns_arrive_in_all_branches_of_a_union() -> None:
     assert ties.arrive(keys, Aggregate(branch, ("k",), (output("w", "max(w)"),)))
 
 
+def test_not_in_is_said_so_where_that_is_what_an_anti_join_means(duck: Duck) -> None:
+    """Spark hashes what it is told in these words; for the condition it compares each row with each."""
+    aware = "k = l OR k IS NULL OR l IS NULL"
+    assert "NOT" in duck.sql(LeftJoin(R, S, sql(aware), Kind.ANTI))
+    assert "JOIN" not in duck.sql(LeftJoin(R, S, sql(aware), Kind.ANTI))
+    for condition, kind in (
+        ("k = l OR k IS NULL", Kind.ANTI),
+        ("k = l OR v IS NULL OR l IS NULL", Kind.ANTI),
+        ("k <=> l OR k IS NULL OR l IS NULL", Kind.ANTI),
+        (f"({aware}) AND v = w", Kind.ANTI),
+        (aware, Kind.SEMI),
+    ):
+        expression = parse_one(condition, dialect="spark")
+        assert "JOIN" in duck.sql(LeftJoin(R, S, expression, kind)), condition
+
+
 def test_a_delta_is_none_where_no_source_changed() -> None:
     for op in OPERATORS.values():
         assert differentiate(op, Window(frozenset({"other"}))) is None

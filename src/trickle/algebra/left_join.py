@@ -31,6 +31,7 @@ from trickle.algebra.expressions import (
     column,
     conjuncts,
     is_not_null,
+    is_null,
     passing,
     references,
 )
@@ -96,8 +97,27 @@ def _(join: LeftJoin, leaves: Leaves) -> exp.Query:
     if join.kind is Kind.MARK:
         return lower(_mark_by_keys(join) or _mark_by_halves(join), leaves)
     left, right = derived(join.left, leaves, "l"), derived(join.right, leaves, "r")
+    if pair := _not_in(join):
+        # By the words Spark hashes, where it compares each row with each for the condition that they mean (4.1).
+        mine, theirs = pair
+        query = exp.select(theirs.copy()).from_(right, copy=False)
+        return select(passing(join.columns), left).where(
+            exp.Not(this=exp.In(this=bound(mine.copy()), query=exp.Subquery(this=query))), copy=False
+        )
     words = "left" if join.kind is Kind.OUTER else f"left {join.kind}"
     return select(passing(join.columns), left).join(right, on=join.condition.copy(), join_type=words, copy=False)
+
+
+def _not_in(join: LeftJoin) -> tuple[Expression, Expression] | None:
+    """The values of x NOT IN (y …), which is an anti join under x = y OR x IS NULL OR y IS NULL; None of any other."""
+    condition = join.condition.unnest()
+    if join.kind is not Kind.ANTI or not (isinstance(condition, exp.Or) and isinstance(condition.left, exp.Or)):
+        return None
+    pair = _equality(condition.left.left, join.left, join.right)
+    if not isinstance(pair, exp.EQ):
+        return None
+    is_aware = (condition.left.right, condition.right) == (is_null(pair.left.copy()), is_null(pair.right.copy()))
+    return (pair.left, pair.right) if is_aware else None
 
 
 def _mark_by_keys(join: LeftJoin) -> Operator | None:
