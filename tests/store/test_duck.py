@@ -137,9 +137,11 @@ def test_as_many_rows_are_doomed_as_copies_go(spark: SparkSession, duck: Duck, t
     going = spark.sql(
         f"SELECT * FROM VALUES ('a', DATE'10000-01-01', -2L), (NULL, NULL, -1L), ('c', NULL, -1L) AS t(s, d, {WEIGHT})"
     ).toArrow()
-    found = duck.doomed(snapshot_of(spark, place), ("id",), going)
-    assert found is not None
-    assert sorted(found.column("id").to_pylist()) == [1, 2, 4]
+    snapshot = snapshot_of(spark, place)
+    whole = spark.table(f"delta.{quote(place)}").toArrow()
+    for found in (duck.doomed(snapshot, ("id",), going), duck.doomed_among(whole, snapshot, ("id",), going)):
+        assert found is not None
+        assert sorted(found.column("id").to_pylist()) == [1, 2, 4]
 
 
 LINES = [(n // 3, n % 3, None if n % 7 == 0 else f"s{n % 5}", None if n % 11 == 0 else n) for n in range(60)]
@@ -165,12 +167,16 @@ def going(rows: dict[tuple[object, ...], int]) -> pa.Table:
 
 def test_rows_that_go_are_found_by_a_key_as_by_all_columns(spark: SparkSession, lines: str) -> None:
     chance, snapshot, told = Random(7), snapshot_of(spark, lines), 0
+    whole = spark.table(f"delta.{quote(lines)}").toArrow()
     for _ in range(60):
         duck = Duck(is_local=True)
         some = chance.sample(range(60), chance.choice([1, 5, 20]))
         rows = going({LINES[n]: chance.choice([1, 2]) if n >= 50 else 1 for n in some})
         wanted = duck.doomed(snapshot, ["id"], rows)
         assert wanted is not None
+        among = duck.doomed_among(whole, snapshot, ["id"], rows)
+        assert among is not None
+        assert multiset(among) == multiset(wanted.select(among.column_names))
         for found in filter(None, (duck.doomed_by_key(snapshot, ["id"], rows) for _ in range(12))):
             assert multiset(found.select(wanted.column_names)) == multiset(wanted)
             told += 1
@@ -264,6 +270,7 @@ def test_a_change_feed_is_summed_up_as_spark_sums_it(
         f"SELECT {listed}{', ' if columns else ''}"
         f"SUM(IF({CHANGE_TYPE} IN ('insert', 'update_postimage'), 1, -1)) AS {WEIGHT} "
         f"FROM table_changes_by_path('{tmp_path / 't'}', 2) "
+        f"{f'WHERE {condition} ' if condition else ''}"
         f"{'GROUP BY ' + listed if columns else ''} HAVING {WEIGHT} <> 0"
     ).toArrow()
     assert here is not None

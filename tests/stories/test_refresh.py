@@ -81,10 +81,10 @@ def test_changed_rows_that_no_condition_lets_pass_write_nothing(orders: trickle.
     t.sql("INSERT INTO orders VALUES (4, 'bob', 1, 'small'), (5, 'bob', NULL, NULL)")
     assert [(r.action, r.reason) for r in t.refresh()] == [(Action.NO_DATA, reason)] * 2
     t.sql("INSERT INTO orders VALUES (6, 'bob', 101, 'large'), (7, 'bob', 102, ''), (-8, 'bob', 1, 'other')")
-    assert [counts(report) for report in t.refresh()] == [(1, 0, 0), (3, 0, 0)]
+    assert sorted(counts(report) for report in t.refresh()) == [(1, 0, 0), (3, 0, 0)]
     t.sql("UPDATE orders SET amount = 100 WHERE id = 6")
     assert [counts(report) for report in t.refresh()] == [(0, 0, 1), (0, 0, 1)]
-    assert "changes from orders, where amount > 100 AND length(note) > 0" in str(t.explain("large"))
+    assert "orders, where amount > 100 AND length(note) > 0" in str(t.explain("large"))
     assert_right(t)
 
 

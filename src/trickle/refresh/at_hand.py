@@ -7,7 +7,7 @@ computed here, so that little is left to plan.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -100,8 +100,11 @@ class AtHand:
 
     def whole(self, snapshot: Snapshot, version: int) -> pa.Table | None:
         """All rows of a small table at a version; None where files or log of that are gone."""
-        key = "table", snapshot.location, snapshot.table_id, version
-        return self.searches.shelf.get(key, lambda: read(snapshot, version))
+        return self.searches.shelf.get(_whole(snapshot, version), lambda: read(snapshot, version))
+
+    def put_whole(self, snapshot: Snapshot, version: int, rows: pa.Table) -> None:
+        """The rows that a table has at another version: whoever wrote them need not read them."""
+        self.searches.shelf.put(_whole(snapshot, version), rows.combine_chunks())
 
     def _readings(self, node: Operator) -> Iterator[tuple[str, Reading, Iterable[str]]]:
         """What a node reads: table, moment, columns. An opaque query may read any column of its sources."""
@@ -279,6 +282,11 @@ class AtHand:
             return True
         below = stripped(node)
         return isinstance(below, Scan) and self.is_far(below)
+
+
+def _whole(snapshot: Snapshot, version: int) -> Hashable:
+    """The name of all rows of a table at a version, among rows at hand."""
+    return "table", snapshot.location, snapshot.table_id, version
 
 
 def _types_in_table(snapshot: Snapshot, reads: Reads) -> Types:

@@ -233,14 +233,15 @@ class _Run:
             reach("before-data-commit")
             commit = ready.commit(self._table, self._commit_info(choice, ready.counts))
             reach("after-data-commit")
-        self._hand_over(held, commit, change)
+        if commit.version == held.version + 1:
+            self._hand_over(held, commit.version, change)
+            self._steps.keep_stored(held, commit.version, ready.contents)
         return ready.counts, commit
 
-    def _hand_over(self, before: Snapshot, commit: StoredCommit, change: Change) -> None:
+    def _hand_over(self, before: Snapshot, version: int, change: Change) -> None:
         """A change that is at hand is so for the tables that read this one, too."""
-        is_next = commit.version == before.version + 1
-        if self._has_dependents and is_next and isinstance(change, Kept) and change.local is not None:
-            self._executor.resources.feeds.hand_over(before, commit.version, as_feed(change.local))
+        if self._has_dependents and isinstance(change, Kept) and change.local is not None:
+            self._executor.resources.feeds.hand_over(before, version, as_feed(change.local))
 
     def _public_rows(self, filtered: bool) -> int:
         """How many rows the table shows; where that is all of them, the log mostly says so."""

@@ -266,6 +266,11 @@ class Steps:
         """All rows of a small table."""
         return self._at_hand.whole(stored, stored.version)
 
+    def keep_stored(self, before: Snapshot, version: int, rows: pa.Table | None) -> None:
+        """Has what was just stored at hand for the next refresh, where it is at all."""
+        if rows is not None:
+            self._at_hand.put_whole(before, version, rows)
+
     def use(self, name: str, kept: Kept) -> None:
         """What leaves of this name are from now on."""
         self._at_hand.hold(name, kept)
