@@ -116,7 +116,8 @@ def choose_route(table: StreamTable, below: Below) -> Choice | None:
     one = guessed_change(_STEPS)
     tables = 1 + below.parts
     guesses = {
-        Action.DIFFERENTIAL: Line(tables * one.fixed, tables * one.per_unit, one.until),
+        # A changed row takes 0.5 to 5 µs on its way through all of them, however many they are (record 13).
+        Action.DIFFERENTIAL: Line(tables * one.fixed, one.per_unit, one.until),
         Action.FULL: _guessed_around(table),
     }
     measured = [_with_parts(item) for item in table.measured if not item.is_load]
