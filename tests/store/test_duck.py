@@ -139,7 +139,7 @@ def test_as_many_rows_are_doomed_as_copies_go(spark: SparkSession, duck: Duck, t
     ).toArrow()
     snapshot = snapshot_of(spark, place)
     whole = spark.table(f"delta.{quote(place)}").toArrow()
-    for found in (duck.doomed(snapshot, ("id",), going), duck.doomed_among(whole, snapshot, ("id",), going)):
+    for found in (duck.doomed(snapshot, ("id",), going), duck.doomed(snapshot, ("id",), going, whole)):
         assert found is not None
         assert sorted(found.column("id").to_pylist()) == [1, 2, 4]
 
@@ -174,7 +174,7 @@ def test_rows_that_go_are_found_by_a_key_as_by_all_columns(spark: SparkSession, 
         rows = going({LINES[n]: chance.choice([1, 2]) if n >= 50 else 1 for n in some})
         wanted = duck.doomed(snapshot, ["id"], rows)
         assert wanted is not None
-        among = duck.doomed_among(whole, snapshot, ["id"], rows)
+        among = duck.doomed(snapshot, ["id"], rows, whole)
         assert among is not None
         assert multiset(among) == multiset(wanted.select(among.column_names))
         for found in filter(None, (duck.doomed_by_key(snapshot, ["id"], rows) for _ in range(12))):

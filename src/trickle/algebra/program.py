@@ -143,7 +143,7 @@ def _feeds(root: Operator) -> list[tuple[Scan, Expression | None]]:
 def _conditions(root: Operator) -> dict[str, Expression]:
     """Source → what all rows of its change satisfy that any node looks at, where each begins with a filter."""
     found: dict[str, list[Expression]] = defaultdict(list)
-    unfiltered = {scan.table for scan in [_as_feed(root)] if scan}
+    unfiltered: set[str] = set()
     for node in walk(root):
         for scan in filter(None, map(_as_feed, node.inputs)):
             if isinstance(node, Filter):

@@ -218,6 +218,8 @@ def _name(name: str) -> str:
 
 
 def text(expression: Expression) -> str:
+    """An expression as trees show it: names bare where they can be."""
+
     def plain(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Table) and node.db == SOURCE_MARK:
             node.set("db", None)

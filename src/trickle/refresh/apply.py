@@ -51,11 +51,7 @@ class Prepared:
     @property
     def contents(self) -> pa.Table | None:
         """All rows that are stored with this, where they are at hand."""
-        rest = self.touched.rest if self.touched else None
-        if rest is None or self.rows.local is None:
-            return None
-        arrivals = self.rows.local.filter(pc.not_equal(self.rows.local.column(OP), "D"))
-        return pa.concat_tables([rest, arrivals.select(rest.column_names).cast(rest.schema)])
+        return self.touched.contents(self.rows.local) if self.touched and self.rows.local is not None else None
 
     def commit(self, table: StorageTable, info: CommitInfo) -> StoredCommit:
         if self.identity is None:
@@ -283,10 +279,8 @@ def _doomed_here(target: Target, change: pa.Table, duck: Duck) -> pa.Table | Non
     stored, ids = target.stored, (REFRESH, ROW)
     going = change.filter(pc.less(change.column(WEIGHT), 0)).select([*target.storage.columns, WEIGHT])
     found = duck.doomed_by_key(stored, ids, going) if may_patch(stored) else None
-    if found is None and may_replace(stored) and (whole := target.whole()) is not None:
-        found = duck.doomed_among(whole, stored, ids, going)
     if found is None:
-        found = duck.doomed(stored, ids, going)
+        found = duck.doomed(stored, ids, going, target.whole() if may_replace(stored) else None)
     return found.append_column(OP, pa.repeat("D", found.num_rows)) if found is not None else None
 
 

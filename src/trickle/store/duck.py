@@ -215,25 +215,21 @@ class Duck:
             **among.tables,
         )
 
-    def doomed(self, snapshot: Snapshot, ids: Sequence[str], going: pa.Table) -> pa.Table | None:
-        """n rows, and where they are, for every row of weight −n that equals them in all its columns; None as above."""
-        reads, keys = _of_doomed(ids, going)
-        files = self._searched(snapshot, reads, keys)
-        return self._doomed(_in_files(files, reads), snapshot, ids, going, _WHERE) if files else None
-
-    def doomed_among(self, rows: pa.Table, snapshot: Snapshot, ids: Sequence[str], going: pa.Table) -> pa.Table | None:
-        """The same among all rows of a table, which are at hand, without their places."""
-        reads, keys = _of_doomed(ids, going)
-        return (
-            self._doomed(_among(rows, reads), snapshot, ids, going) if self.may_search(snapshot, reads, keys) else None
-        )
-
-    def _doomed(
-        self, rows: _Rows, snapshot: Snapshot, ids: Sequence[str], going: pa.Table, places: Sequence[pa.Field] = ()
+    def doomed(
+        self, snapshot: Snapshot, ids: Sequence[str], going: pa.Table, whole: pa.Table | None = None
     ) -> pa.Table | None:
-        reads, keys = _of_doomed(ids, going)
-        named = {f"k{number}": going.column(name) for number, (name, _) in enumerate(keys.pairs)}
-        matches = _matches([rows.columns[name] for name, _ in keys.pairs], named, null_safe=True)
+        """n rows, and where they are, for every row of weight −n that equals them in all its columns; None as above.
+
+        Among all rows of the table, where these are given: then without their places.
+        """
+        columns = [name for name in going.column_names if name != WEIGHT]
+        reads, keys = [(name, name) for name in (*columns, *ids)], _identified(columns, going)
+        files = self._searched(snapshot, reads, keys)
+        if files is None:
+            return None
+        rows, places = (_in_files(files, reads), _WHERE) if whole is None else (_among(whole, reads), ())
+        named = {f"k{number}": going.column(name) for number, name in enumerate(columns)}
+        matches = _matches([rows.columns[name] for name in columns], named, null_safe=True)
         order = ", ".join(f"t.{rows.columns[name]}" for name in ids)
         return self._query(
             f"SELECT {'f, r, ' if places else ''}{', '.join(rows.columns.values())} FROM ("
@@ -448,12 +444,6 @@ def _among(rows: pa.Table, reads: Reads, *, with_places: bool = False) -> _Rows:
     places = f", {_quoted(FILE)} AS f, {_quoted(PLACE)} AS r" if with_places else ""
     text = f"(SELECT {_listed([source for source, _ in reads])}{places} FROM among)"
     return _Rows(_numbered(reads), text, "", {"among": rows})
-
-
-def _of_doomed(ids: Sequence[str], going: pa.Table) -> tuple[Reads, Keys]:
-    """What is read of stored rows to find those that equal rows which go: all their columns, and their ids."""
-    columns = [name for name in going.column_names if name != WEIGHT]
-    return [(name, name) for name in (*columns, *ids)], _identified(columns, going)
 
 
 def _numbered(reads: Reads) -> dict[str, str]:

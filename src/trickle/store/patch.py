@@ -42,6 +42,17 @@ class Touched:
     rest: pa.Table | None = None
     """All the others, where the table is written anew; where it is not, it is known where the touched ones are."""
 
+    def contents(self, merged: pa.Table) -> pa.Table | None:
+        """All rows that are stored once these are merged; None where the others are left where they are."""
+        if self.rest is None:
+            return None
+        return pa.concat_tables([self.rest, arrivals_of(merged).select(self.rest.column_names).cast(self.rest.schema)])
+
+
+def arrivals_of(merged: pa.Table) -> pa.Table:
+    """The rows of a merge that are stored after it: those that are inserted or updated."""
+    return merged.filter(pc.not_equal(merged.column(OP), "D"))
+
 
 def may_patch(snapshot: Snapshot) -> bool:
     """Whether a table of ours is so large that its files are better left as they are."""
@@ -70,13 +81,11 @@ def patch(touched: Touched, rows: pa.Table, application: str, sequence: int, met
     """
     with writing(touched.snapshot) as writer:
         own = transaction(writer.place, touched.snapshot.version, application, sequence)
-        arrivals = rows.filter(pc.not_equal(rows.column(OP), "D"))
-        written = writer.shaped(arrivals)
-        if touched.rest is None:
-            actions = [*writer.upgrade(), *writer.delete(touched.rows)]
+        arrivals, written = arrivals_of(rows), touched.contents(rows)
+        if written is None:
+            actions, written = [*writer.upgrade(), *writer.delete(touched.rows)], arrivals
         else:
             actions = [removed(add, is_change=True) for add in writer.state.files.values()]
-            written = pa.concat_tables([writer.shaped(touched.rest), written])
         if written.num_rows:
             actions.append(writer.add(written, is_change=True))
         actions.append(writer.feed(touched.rows, arrivals))
