@@ -109,3 +109,17 @@ def test_the_way_follows_the_size_of_the_change() -> None:
     for number, found in list(enumerate(picks))[20:]:
         if not found.is_trial:
             assert found.action is (F if sizes[number % len(sizes)] >= 1_000_000 else D)
+
+
+@pytest.mark.parametrize("differential", [1.0, 1.14, 3.0])
+def test_a_first_load_alone_is_no_reason_to_recompute_now_and_then(differential: float) -> None:
+    """As TPC-H's Q13 was loaded: what it took then says that recomputing is a little dearer, and rather too much."""
+    work = {D: 30_000, F: BYTES}
+    loaded = Measurement(Action.INITIAL, BYTES, 4.0, is_first=True)
+    recomputing = predict([loaded], BYTES, GUESSES[F])
+    known = [loaded, *(Measurement(D, 30_000, recomputing / 1.15 * differential) for _ in range(40))]
+    found = pick(known, work, GUESSES)
+    assert (found.action is F) == (differential > 1.1)
+    # One refresh in full says more: then it is tried again.
+    found = pick([*known[:4], Measurement(F, BYTES, recomputing), *known[4:]], work, GUESSES)
+    assert found.action is F

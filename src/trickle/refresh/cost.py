@@ -29,6 +29,9 @@ MARGIN = 0.85
 WORTH_TRYING = 1.2
 """A way that may take so many times as long as the best is tried now and then, lest it was measured on a bad day."""
 
+WORTH_TRYING_LOADED = 1.05
+"""The same for recomputing, where only a first load was measured: that tells less of it, and rather too much."""
+
 WORTH_A_FIRST_TRY = 4.0
 """The same for a way that was never measured: a guess is a poor reason not to look."""
 
@@ -126,11 +129,18 @@ def pick(
     if usual in seconds and seconds[best] > MARGIN * seconds[usual]:
         best = usual
     for other, expected in seconds.items():
-        limit = WORTH_TRYING if _of(other, measured) else WORTH_A_FIRST_TRY
         may_be_tried = other is not best and other not in untried
-        if may_be_tried and expected <= limit * seconds[best] and _is_due(other, measured):
+        if may_be_tried and expected <= _limit(other, measured) * seconds[best] and _is_due(other, measured):
             return Pick(other, seconds, is_trial=True)
     return Pick(best, seconds)
+
+
+def _limit(action: Action, measured: Sequence[Measurement]) -> float:
+    """How many times as long as the best a way may seem to take, and still be tried."""
+    known = _of(action, measured)
+    if not known:
+        return WORTH_A_FIRST_TRY
+    return WORTH_TRYING_LOADED if all(item.is_load for item in known) else WORTH_TRYING
 
 
 def _of(action: Action, measured: Sequence[Measurement]) -> list[Measurement]:
