@@ -17,6 +17,7 @@ from trickle.names import is_part
 from trickle.refresh.execute import Executor
 from trickle.refresh.plan import RefreshPlan
 from trickle.refresh.route import LET_GO, without_parts
+from trickle.store import light
 
 Action = trickle.Action
 
@@ -83,6 +84,28 @@ def test_an_inner_aggregate_is_kept_and_its_cost_is_the_readers(shop: trickle.Tr
     assert {record.name.rpartition(".")[2] for record in t.history()} == {"named"}
     assert len(t.history()) == 4
     assert t._context.catalog.last_refresh(part.id) is None
+
+
+@pytest.mark.parametrize(("each", "kept"), [(1, 0), (2, 0), (8, 1), (400, 1)])
+def test_an_inner_aggregate_with_nearly_as_many_groups_as_rows_is_not_kept(
+    t: trickle.Trickle, monkeypatch: pytest.MonkeyPatch, each: int, kept: int
+) -> None:
+    monkeypatch.setattr(light, "SMALL_BYTES", 0)
+    t.sql("CREATE TABLE customers AS SELECT CAST(id AS INT) AS id, concat('c', id) AS name FROM range(40)")
+    t.sql(f"""
+        CREATE TABLE orders AS SELECT CAST(id AS INT) AS id, CAST(id DIV {each} AS INT) AS customer,
+        CAST(id % 7 AS INT) AS amount, IF(id % 3 = 0, 'odd', 'x') AS note FROM range(6000)""")
+    t.create_stream_table("named", NAMED.replace("FROM orders", "FROM orders WHERE note = 'x'"))
+    assert len(parts(t)) == kept
+    assert ("FULL keeps it where" in str(t.explain("named"))) == (not kept)
+    for change in (
+        "UPDATE orders SET amount = amount + 1 WHERE id % 50 = 0",
+        "DELETE FROM orders WHERE customer = 4",
+        "INSERT INTO orders VALUES (7000, 3, 1, 'x'), (7001, 17, 1, 'x'), (7002, 17, 1, NULL)",
+    ):
+        t.sql(change)
+        assert t.refresh("named").action is Action.DIFFERENTIAL
+        assert_right(t)
 
 
 def test_nothing_to_do_costs_no_job_and_says_why(shop: trickle.Trickle) -> None:

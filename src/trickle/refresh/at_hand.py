@@ -28,7 +28,7 @@ from trickle.algebra.scan import Reading, Scan
 from trickle.algebra.semi_join import SemiJoin, Without
 from trickle.algebra.storage import STORED
 from trickle.refresh.definition import LEGACY, MEANING
-from trickle.refresh.plain import Plain, Types, plain_nodes, split_condition
+from trickle.refresh.plain import Plain, Types, plain_nodes, split_condition, types_in_table
 from trickle.refresh.plan import RefreshPlan
 from trickle.store.delta_log import Snapshot
 from trickle.store.duck import FILE, PLACE, Keys, Leaf, Reads
@@ -37,7 +37,7 @@ from trickle.store.leaves import PinnedLeaves, held, template
 from trickle.store.light import is_light, read
 from trickle.store.patch import may_patch
 from trickle.store.searches import Searches, Wider
-from trickle.store.types import is_fed, is_itself
+from trickle.store.types import is_itself
 from trickle.store.workspace import Kept, Workspace
 
 _NARROWING = (Project, Filter, Aggregate, Over, SemiJoin, Without)
@@ -166,7 +166,7 @@ class AtHand:
         self, condition: Expression, snapshot: Snapshot, reads: Reads
     ) -> tuple[Expression | None, Expression | None]:
         """What of a condition on the rows of a table can be told here, and what only Spark can tell."""
-        return split_condition(condition, {} if self._is_legacy else _types_in_table(snapshot, reads))
+        return split_condition(condition, {} if self._is_legacy else types_in_table(snapshot, reads))
 
     def _found(
         self, snapshot: Snapshot, scan: Scan, keys: Keys, condition: Expression | None, wider: Wider, name: str
@@ -261,7 +261,7 @@ class AtHand:
         snapshot = self.plan.pins.get(scan.table)
         if snapshot is None or scan.reading is Reading.DELTA or not self._find_files(snapshot, scan):
             return None
-        return _types_in_table(snapshot, scan.reads)
+        return types_in_table(snapshot, scan.reads)
 
     def _find_files(self, snapshot: Snapshot, scan: Scan) -> bool:
         """Whether DuckDB may read a table whole, from files that are known from now on."""
@@ -287,10 +287,3 @@ class AtHand:
 def _whole(snapshot: Snapshot, version: int) -> Hashable:
     """The name of all rows of a table at a version, among rows at hand."""
     return "table", snapshot.location, snapshot.table_id, version
-
-
-def _types_in_table(snapshot: Snapshot, reads: Reads) -> Types:
-    """The columns that DuckDB reads from the files of a table as Spark does."""
-    fed = [(source, name) for source, name in reads if is_fed(snapshot.type(source))]
-    types = to_arrow_schema(snapshot.schema(source for source, _ in fed)).types
-    return {name: type_ for (_, name), type_ in zip(fed, types, strict=True)}

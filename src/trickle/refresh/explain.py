@@ -60,7 +60,8 @@ class Explanation:
             *self._facts(),
             *(f"  keeps:     {_shown_name(part.name)}, an inner result" for part in self.parts),
             *(
-                f"  not kept:  {text}, an inner result; REFRESH STREAM TABLE {self.name} FULL keeps it"
+                f"  not kept:  {text}, an inner result; REFRESH STREAM TABLE {self.name} FULL keeps it where "
+                "its groups are far fewer than its rows"
                 for text in self.unkept
             ),
             "",

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
 from sqlglot import exp
 
 from trickle.algebra.aggregate import Aggregate
@@ -32,7 +33,9 @@ from trickle.algebra.top_k import TopK
 from trickle.algebra.union_all import UnionAll
 from trickle.dialect import SparkSql
 from trickle.refresh import exact
-from trickle.store.duck import CHECKED_SUM, QUOTIENT
+from trickle.store.delta_log import Snapshot
+from trickle.store.duck import CHECKED_SUM, QUOTIENT, Reads
+from trickle.store.types import is_fed
 
 Types = Mapping[str, pa.DataType]
 """Column → its type, of the columns that can be passed on."""
@@ -112,6 +115,13 @@ def split_condition(condition: Expression, types: Types) -> tuple[Expression | N
     plain = [part for part in parts if _is_condition(part, types)]
     rest = [part for part in parts if part not in plain]
     return all_of(_with_casts(part, types) for part in plain), all_of(rest)
+
+
+def types_in_table(snapshot: Snapshot, reads: Reads) -> Types:
+    """The columns that DuckDB reads from the files of a table as Spark does."""
+    fed = [(source, name) for source, name in reads if is_fed(snapshot.type(source))]
+    types = to_arrow_schema(snapshot.schema(source for source, _ in fed)).types
+    return {name: type_ for (_, name), type_ in zip(fed, types, strict=True)}
 
 
 def _types(node: Operator, inputs: list[Types]) -> Types | None:

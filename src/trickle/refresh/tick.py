@@ -40,6 +40,7 @@ from trickle.refresh.plan import NO_NEW_VERSION, RefreshPlan, plan_refresh
 from trickle.refresh.records import blocked, failure, recovered, redeclared
 from trickle.refresh.route import Below, choose_route, is_ahead, lets_go, stored_alike, without_parts
 from trickle.refresh.window import frontier_of, read_windows, rows_of_work
+from trickle.refresh.worth import is_worth_keeping
 from trickle.store.delta_log import Snapshot
 from trickle.store.table import StorageTable, overtaken
 
@@ -371,6 +372,8 @@ class Tick:
             part = found or self._drafted(table, text)
         except UserError:
             return table, []
+        if part is None:
+            return table, []
         # The reader names it first: a part that nobody reads may be swept away at any moment.
         reader = replace(table, sources={**table.sources, part.name: part.location})
         self.context.catalog.change(reader, table)
@@ -388,14 +391,15 @@ class Tick:
                 raise
             return table, []
 
-    def _drafted(self, reader: StreamTable, text: str) -> StreamTable:
-        """A new part. Raises UserError where it could not be kept."""
+    def _drafted(self, reader: StreamTable, text: str) -> StreamTable | None:
+        """A new part; None where it is not worth keeping. Raises UserError where it could not be kept."""
         part = draft(self.context.root, text, reader)
         definition = self._moment.definition(part)
         opaque = next((node for node in walk(definition.tree) if isinstance(node, Opaque)), None)
         if opaque:
             raise UserError("opaque-part", "an inner result cannot be kept", detail=opaque.reason)
-        return redeclared(part, definition)
+        is_worth = is_worth_keeping(definition.tree, self._base_pins(definition), self.context.searches.duck)
+        return redeclared(part, definition) if is_worth else None
 
     def _reason(self, table: StreamTable, record: RefreshRecord) -> str:
         """Nothing new in a part does not mean that nothing happened below it."""

@@ -99,6 +99,14 @@ class Keys:
         return [sources[column] for column, _ in self.pairs]
 
 
+@dataclass(frozen=True)
+class Sampled:
+    """What some rows of a table come to; deleted ones may be among them."""
+
+    rows: int
+    groups: int
+
+
 @dataclass
 class Duck:
     """The one database of a session, which holds no data of its own."""
@@ -314,6 +322,22 @@ class Duck:
             schema,
             rows=rows,
         )
+
+    def sampled(
+        self, snapshot: Snapshot, reads: Reads, keys: Sequence[str], condition: exp.Expr | None, rows: int
+    ) -> Sampled | None:
+        """Of the first rows of a table those that satisfy a condition, in groups; None where they cannot be read."""
+        files = data_files(snapshot, _MOST_FILES)
+        if files is None:
+            return None
+        seen = _in_files(files, reads)
+        groups = ", ".join(f"t.{seen.columns[key]}" for key in keys)
+        found = self._query(
+            f"SELECT COALESCE(sum(n), 0)::BIGINT AS n, count(*) AS g FROM (SELECT count(*) AS n "
+            f"FROM (SELECT * FROM {seen.text} LIMIT {rows}) AS t{_where(condition, seen.columns)} GROUP BY {groups})",
+            pa.schema({"n": pa.int64(), "g": pa.int64()}),
+        )
+        return Sampled(found.column("n")[0].as_py(), found.column("g")[0].as_py()) if found is not None else None
 
     def files(self, snapshot: Snapshot, version: int) -> DataFiles | None:
         """The files of a table that is read whole as soon as Spark would have planned to; None of any other."""
