@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 import trickle
+from stories.check import assert_right
 from trickle.catalog.model import Action
 from trickle.scheduler.scheduler import MOST_FAILURES, Scheduler
 from trickle.scheduler.upkeep import Upkeep
@@ -270,6 +271,22 @@ def test_old_files_go_once_no_version_in_reach_needs_them(orders: trickle.Trickl
     orders.sql("INSERT INTO orders VALUES (20, 'bob', '1')")
     assert {report.action for report in orders.refresh()} == {Action.DIFFERENTIAL}
     assert rows(orders, "above") == [(7,)]
+
+
+def test_many_groups_are_put_in_order_when_nothing_is_due(orders: trickle.Trickle) -> None:
+    orders.sql("CREATE TABLE clicks AS SELECT xxhash64(id) AS page, id % 1000 AS n FROM range(300000)")
+    orders.create_stream_table("pages", "SELECT page, SUM(n) AS n FROM clicks GROUP BY page", schedule="1h")
+    orders.create_stream_table("all_pages", "SELECT SUM(n) AS n FROM pages", schedule="1h")
+    (place,) = (Path(table.location) for table in orders.stream_tables() if table.name.endswith(".pages"))
+    _look_after(orders.scheduler(kept_hours=24))
+    assert DeltaTable(place).history(1)[0]["operation"] == "OPTIMIZE"
+    version = DeltaTable(place).version()
+    _look_after(orders.scheduler(kept_hours=24))
+    assert DeltaTable(place).version() == version, "they are in order"
+    assert {report.action for report in orders.refresh()} == {Action.NO_DATA}
+    orders.sql("UPDATE clicks SET n = n + 1 WHERE page > 9223000000000000000")
+    assert {report.action for report in orders.refresh()} == {Action.DIFFERENTIAL}
+    assert_right(orders)
 
 
 def test_what_a_reader_has_not_read_stays(orders: trickle.Trickle) -> None:

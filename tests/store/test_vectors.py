@@ -13,14 +13,16 @@ from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
 from trickle.names import OP, quote
+from trickle.store import commits, replay
 from trickle.store import patch as module
-from trickle.store import replay
+from trickle.store import tidy as tidying
 from trickle.store.delta_log import Snapshot
 from trickle.store.duck import Duck, Keys
 from trickle.store.light import Overtaken
 from trickle.store.local_log import LocalLog
-from trickle.store.patch import Touched, append, patch, rewrite
+from trickle.store.patch import Touched, append, patch
 from trickle.store.replay import Unknown, replayed
+from trickle.store.tidy import cluster, tidy
 from trickle.store.vectors import PROPERTY, Vector, read_vector, write_vectors
 
 SIZE = 3_000
@@ -170,19 +172,58 @@ def test_of_two_patches_on_one_version_one_is_refused(spark: SparkSession, locat
 def test_a_file_of_which_much_is_deleted_is_written_anew(
     spark: SparkSession, location: str, duck: Duck, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "REWRITTEN_SHARE", 0.2)
+    monkeypatch.setattr(tidying, "REWRITTEN_SHARE", 0.2)
     apply(location, duck, 1, [(number, number, "U") for number in range(0, SIZE // 2, 6)])
-    rewrite(snapshot_of(location))
+    tidy(snapshot_of(location))
     assert snapshot_of(location).version == 1, "it was not worth it"
     apply(location, duck, 2, [(number, None, "D") for number in range(1, SIZE // 2, 6)])
     before = sums(spark, location)
-    rewrite(snapshot_of(location))
+    tidy(snapshot_of(location))
     stored = snapshot_of(location)
     assert not stored.vectors
     assert not LocalLog().commit(location, stored.version).changes_data
     assert sums(spark, location) == before
     feed = spark.sql(f"SELECT * FROM table_changes_by_path('{location}', {stored.version}, {stored.version})")
     assert feed.count() == 0
+
+
+def test_rows_are_put_in_the_order_of_their_identity_and_nobody_notices(
+    spark: SparkSession, location: str, duck: Duck, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module_ in (commits, tidying):
+        monkeypatch.setattr(module_, "ROWS_OF_A_GROUP", 256)
+    monkeypatch.setattr(tidying, "SMALL_FILE", 0)
+    monkeypatch.setattr(module, "PATCHED_BYTES", -1)
+    apply(location, duck, 1, [(number, number, "U") for number in range(0, SIZE, 7)])
+    before, files = sums(spark, location), set(snapshot_of(location).files or ())
+    cluster(snapshot_of(location), ["k", "id"])
+    stored = snapshot_of(location)
+    assert stored.version == 2
+    assert sums(spark, location) == before
+    assert not LocalLog().commit(location, 2).changes_data
+    (file,) = set(stored.files or ()) - files
+    assert len(stored.files or ()) == 2, "the changed rows are in order"
+    footer = parquet.read_metadata(Path(location) / file)
+    found = [footer.row_group(group).column(1).statistics for group in range(footer.num_row_groups)]
+    bounds = [(item.min, item.max) for item in found if item.has_min_max]
+    assert len(bounds) > 5
+    assert bounds == sorted(bounds)
+    keys = pa.table({"k": pa.array([3, None, 77], pa.int64())})
+    rows = duck.matching(stored, [("id", "id"), ("k", "k")], Keys((("k", "k"),), keys, null_safe=True))
+    assert rows is not None
+    assert rows.num_rows == spark.sql(f"SELECT * FROM delta.`{location}` WHERE k IN (3, 77) OR k IS NULL").count()
+    cluster(stored, ["k", "id"])
+    assert snapshot_of(location).version == 2, "they are in order"
+    apply(location, duck, 3, [(1, -5, "U"), (2, None, "D")])
+    assert sums(spark, location)[0] == SIZE - 1
+
+
+def test_rows_whose_identity_has_no_order_stay_as_they_are(location: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tidying, "ROWS_OF_A_GROUP", 256)
+    monkeypatch.setattr(tidying, "SMALL_FILE", 0)
+    monkeypatch.setattr(module, "PATCHED_BYTES", -1)
+    cluster(snapshot_of(location), [])
+    assert snapshot_of(location).version == 0
 
 
 def test_the_log_tells_how_many_rows_a_patch_changed(location: str, duck: Duck) -> None:

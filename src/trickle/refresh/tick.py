@@ -7,8 +7,8 @@ inner results of a query go with the first table that reads them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from threading import Event, RLock, Timer
@@ -189,7 +189,9 @@ class Tick:
         """Does what is better done between refreshes than in one, and remembers what there is now."""
         catalog, visible = self.context.catalog, self.graph.visible()
         for location in self.pins.reached:
-            StorageTable(self.context.session, self.context.logs, location).tidy()
+            stored = StorageTable(self.context.session, self.context.logs, location)
+            if stored.is_untidy:
+                stored.tidy(self._identity(location))
         before = catalog.last_tick()
         versions = {table.id: table.progress.storage_version for table in visible if table.progress}
         if before:
@@ -201,6 +203,13 @@ class Tick:
         }
         if before is None or dict(before.versions) != versions:
             catalog.finish_tick(FinishedTick(datetime.now(UTC), versions))
+
+    def _identity(self, location: str) -> Sequence[str]:
+        """What identifies the rows that are stored there, as far as is known."""
+        table = self.graph.at(location)
+        with suppress(TrickleError):
+            return (table and self._moment.definition(table).storage.identity) or ()
+        return ()
 
     def _newest(self, location: str, reached: Progress) -> int:
         """The newest version with the contents that were reached: compaction makes another one of the same."""

@@ -1,4 +1,6 @@
-"""Upkeep: deletes the files of stream tables that no version in reach needs any more, when there is nothing else to do.
+"""Upkeep: puts the rows of stream tables in order, and deletes the files that no version in reach needs any more.
+
+It is done when there is nothing else to do, and no reader notices.
 
 Sources are their owners' business. A stream table is read by others at the versions their frontiers name: whatever one
 of them has not read yet stays.
@@ -8,11 +10,13 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from trickle.catalog.model import StreamTable
 from trickle.context import Context
+from trickle.errors import TrickleError
 from trickle.graph import Graph
 from trickle.store.table import StorageTable
 
@@ -42,6 +46,8 @@ class Upkeep:
             table = min(waiting, key=lambda item: self._looked.get(item.id, 0.0))
             self._looked[table.id] = time.monotonic()
             stored = StorageTable(context.session, context.logs, table.location)
+            with suppress(TrickleError):  # a query that cannot be read now is its refreshes' business
+                stored.cluster(context.definitions.get(table).storage.identity or ())
             stored.vacuum(self.hours_kept(graph, table, now))
 
     def hours_kept(self, graph: Graph, table: StreamTable, now: datetime) -> int:

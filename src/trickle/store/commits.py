@@ -21,6 +21,8 @@ from trickle.store.replay import Action, replayed
 
 _CHECKPOINT_EVERY = 100
 _DICTIONARY_BYTES = 64 * 1024
+ROWS_OF_A_GROUP = 128 * 1024
+"""Arrow would put a million rows into one, and whoever looks for one of them reads them all."""
 _LONGEST_BOUND = 32
 """Characters of a text in statistics."""
 
@@ -58,7 +60,13 @@ def write_rows(rows: pa.Table, path: Path) -> None:
     plain = pa.schema([field.with_nullable(True) for field in rows.schema])
     path.parent.mkdir(parents=True, exist_ok=True)
     # A column of many values is better written without a dictionary: in half the time, and smaller.
-    parquet.write_table(rows.cast(plain), path, compression="snappy", dictionary_pagesize_limit=_DICTIONARY_BYTES)
+    parquet.write_table(
+        rows.cast(plain),
+        path,
+        compression="snappy",
+        dictionary_pagesize_limit=_DICTIONARY_BYTES,
+        row_group_size=ROWS_OF_A_GROUP,
+    )
 
 
 def discard(place: str, version: int, files: Sequence[Path]) -> None:

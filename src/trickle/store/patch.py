@@ -3,7 +3,7 @@
 Copying on write, every file with a changed row in it is written again: 3 s for ten million rows of which one percent
 changed all over. So rows of a large table are deleted where they are, by vectors, and new ones go into a file of their
 own, in tens of milliseconds. What readers pay for it is bounded: files of which much is deleted are written again
-between refreshes, and small files are put together. A small table is written anew.
+between refreshes, and small files are put together (tidy.py). A small table is written anew.
 """
 
 from __future__ import annotations
@@ -15,22 +15,12 @@ import pyarrow.compute as pc
 
 from trickle.names import OP
 from trickle.store.commits import Operation, removed, transaction
-from trickle.store.delta_log import SMALL_FILE, Snapshot
+from trickle.store.delta_log import Snapshot
 from trickle.store.light import SMALL_BYTES, is_light, may_append
-from trickle.store.replay import Action, rows_of, vector_of
 from trickle.store.writer import writing
 
 PATCHED_BYTES = SMALL_BYTES
 """Smaller tables are read whole anyway, and written anew as quickly."""
-
-REWRITTEN_SHARE = 0.2
-"""Of a file's rows; where more are deleted, it is written again without them."""
-
-REWRITTEN_FILES = 32
-"""So many small files become one."""
-
-_REWRITTEN_BYTES = 256 * 1024 * 1024
-"""Of files of which much is deleted, so much at a time."""
 
 
 @dataclass(frozen=True)
@@ -97,38 +87,3 @@ def patch(touched: Touched, rows: pa.Table, application: str, sequence: int, met
             "numTargetRowsDeleted": touched.rows.num_rows - counts["U"],
         }
         writer.commit(Operation("MERGE", metrics, metadata=metadata), actions)
-
-
-def rewrite(snapshot: Snapshot) -> None:
-    """The same rows of a table of ours in better files, if some are bad enough. Raises Overtaken, Unknown.
-
-    Many small files become one, and those of which much is deleted are written anew, the worst first.
-    """
-    many = snapshot.small_files >= REWRITTEN_FILES
-    if not (may_append(snapshot) and snapshot.files and (many or snapshot.vectors)):
-        return
-    with writing(snapshot) as writer:
-        adds = writer.state.files.values()
-        small = [add for add in adds if add["size"] < SMALL_FILE] if many else []
-        groups = [small] if small else []
-        worst = sorted((add for add in adds if add not in small), key=_deleted_share, reverse=True)
-        left = _REWRITTEN_BYTES
-        for add in worst:
-            left -= add["size"]
-            if _deleted_share(add) <= REWRITTEN_SHARE or left < 0:
-                break
-            groups.append([add])
-        actions: list[Action] = []
-        for group in groups:
-            rows = pa.concat_tables(writer.rows(add) for add in group)
-            actions += [removed(add, is_change=False) for add in group]
-            actions += [writer.add(rows, is_change=False)] if rows.num_rows else []
-        if actions:
-            metrics = {"numRemovedFiles": sum(map(len, groups)), "numAddedFiles": len(groups)}
-            writer.commit(Operation("OPTIMIZE", metrics), actions)
-
-
-def _deleted_share(add: Action) -> float:
-    """How much of a file is deleted."""
-    vector = vector_of(add)
-    return vector.rows / max(rows_of(add) or 1, 1) if vector else 0.0

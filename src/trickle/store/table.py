@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -28,8 +28,9 @@ from trickle.store import light
 from trickle.store.delta_log import CDF_PROPERTY, CommitMissing, Snapshot
 from trickle.store.load import Contents, load, may_load, sweep
 from trickle.store.logs import DeltaLogs
-from trickle.store.patch import Touched, append, patch, rewrite
+from trickle.store.patch import Touched, append, patch
 from trickle.store.replay import Unknown
+from trickle.store.tidy import cluster, is_untidy, tidy
 from trickle.store.vectors import FEATURE
 
 _MAPPING = "delta.columnMapping.mode"
@@ -243,15 +244,24 @@ class StorageTable:
             return False
         return True
 
-    def tidy(self) -> None:
-        """Puts many small files together, and writes files anew of which much is deleted.
+    @property
+    def is_untidy(self) -> bool:
+        return self._is(is_untidy)
 
-        Another time, where that fails: what was refreshed is refreshed.
-        """
+    def tidy(self, identity: Sequence[str] = ()) -> None:
+        """Puts many small files together, and writes files anew of which much is deleted."""
+        self._rewrite(tidy, identity)
+
+    def cluster(self, identity: Sequence[str]) -> None:
+        """Puts stored rows in the order of what identifies them, some large files at a time."""
+        self._rewrite(cluster, identity)
+
+    def _rewrite(self, how: Callable[[Snapshot, Sequence[str]], None], identity: Sequence[str]) -> None:
+        """Another time, where that fails: what was refreshed is refreshed."""
         with suppress(light.Overtaken, Unknown, TrickleError):
             snapshot = self._logs.snapshot(self.location)
             if snapshot is not None:
-                rewrite(snapshot)
+                how(snapshot, identity)
 
     def vacuum(self, hours: int) -> None:
         """Deletes files that no version of the last hours has, change feed and all."""
