@@ -114,7 +114,7 @@ def shown(rows: pa.Table) -> int:
 def _paired_here(storage: Storage, change: Kept, workspace: Workspace, duck: Duck) -> Kept | None:
     """The rows that say what becomes of a group, with that, found without Spark; None where Spark has to find them."""
     identity, local = [change.schema[name] for name in storage.identity or ()], change.local
-    if local is None or not workspace.is_few(local.num_rows):
+    if local is None or not duck.may_hold(local.num_rows):
         return None
     if not all(is_itself(key) and is_compared(key.dataType.jsonValue()) for key in identity):
         return None
@@ -205,7 +205,7 @@ def _prepare_rows(target: Target, change: Kept, workspace: Workspace, duck: Duck
     deleted = -sum(number * count for (number,), count in weights.items() if number < 0)
     counts = RowCounts(inserted=inserted, deleted=deleted)
     found = _doomed_here(target, change.local, duck) if deleted and change.local is not None else None
-    if change.local is not None and workspace.is_few(inserted) and (found is not None or not deleted):
+    if change.local is not None and duck.may_hold(inserted) and (found is not None or not deleted):
         _require_all(deleted, found.num_rows if found is not None else 0)
         rows = _rows_here(target, change.local, found)
         kept = workspace.keep_local(rows, _schema_of_rows(change.schema, rows.column_names), "rows")
