@@ -23,7 +23,7 @@ REACHES_MOST = 1 / 3
 
 NO_CHANGE = "the commits since the last refresh changed no rows"
 
-_CHANGE_SECONDS, _STEP_SECONDS, _ROW_SECONDS = 0.04, 0.003, 1e-6
+_CHANGE_SECONDS, _STEP_SECONDS, _ROW_SECONDS = 0.04, 0.003, 5e-7
 """What a differential refresh at least, a step of it, and a changed row cost on two cores: first guesses, low ones.
 
 What was guessed too dear is recomputed, and nobody learns what it would have taken.

@@ -82,9 +82,24 @@ def predict(points: Sequence[Measurement], work: float, guess: Line) -> float:
     recent = known[-_RECENT:]
     least, most = min(units for units, _ in recent), max(units for units, _ in recent)
     line = _fitted(recent) if most > 1.5 * least else _through(recent, guess)
-    # What ten rows took says little about ten thousand; and what looks dear is not taken, and never found out about.
     told = min(work, _REACH * most)
-    return line.at(told) + min(line.per_unit, guess.per_unit) * (work - told)
+    return line.at(told) + _further(recent, line, guess) * (work - told)
+
+
+def _further(points: Sequence[tuple[float, float]], line: Line, guess: Line) -> float:
+    """Seconds for a unit of far more work than was measured: as guessed, unless even the quickest say that it is more.
+
+    What ten rows took says little about ten thousand; and what looks dear is not taken, and never found out about.
+    """
+    limit = max(units for units, _ in points) / 2
+    large = [point for point in points if point[0] > limit]
+    small = [point for point in points if point[0] <= limit]
+    least = min(line.per_unit, guess.per_unit)
+    if len(large) < 2 or not small:
+        return least
+    work, seconds = min(large, key=lambda point: point[1])
+    more_work, more_seconds = work - median(units for units, _ in small), seconds - median(each for _, each in small)
+    return max(least, more_seconds / more_work)
 
 
 def _later(first: Measurement) -> float:
