@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from trickle.catalog.model import StreamTable
 from trickle.context import Context
 from trickle.errors import UserError
+from trickle.store.delta_log import CommitMissing
 from trickle.store.namespace import public_query
 
 if TYPE_CHECKING:
@@ -46,4 +48,15 @@ class Snapshot:
         if found is None:
             raise UserError("not-in-snapshot", f'stream table "{name}" is newer than the last finished tick')
         stream_table, version = found
+        version = self._as_it_lies(stream_table.location, version)
         return self._context.spark.sql(public_query(stream_table, version))
+
+    def _as_it_lies(self, location: str, version: int) -> int:
+        """The newest version with the same rows: when files were put in order, the old ones do not stay for ever."""
+        logs = self._context.logs
+        with suppress(CommitMissing):
+            for commit in logs.commits(location, version, logs.version(location)):
+                if commit.changes_data:
+                    break
+                version = commit.version
+        return version

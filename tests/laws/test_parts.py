@@ -19,7 +19,7 @@ from laws.duck import Duck, Maintained
 from laws.generate import random_case
 from trickle.algebra.aggregate import Aggregate
 from trickle.algebra.expressions import column, passing
-from trickle.algebra.extract import candidates, canonical, with_parts
+from trickle.algebra.extract import candidates, canonical, is_looked_up, with_parts
 from trickle.algebra.filter import Filter
 from trickle.algebra.operator import Operator
 from trickle.algebra.project import Project
@@ -229,3 +229,26 @@ def test_equal_inner_results_of_different_queries_have_one_text(duck: Duck) -> N
 )
 def test_what_is_not_worth_keeping_is_not_kept(query: str, duck: Duck) -> None:
     assert candidates(duck.tree(query), duck.types_of, Settings()) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "by_its_groups"),
+    [
+        ("groups in a join", True),
+        ("a condition on groups", True),
+        ("distinct rows in a join", True),
+        ("rows above an average", True),
+        ("rows of large groups", True),
+        ("groups of a join of groups", True),
+        ("groups joined with themselves", False),
+        ("groups of groups", False),
+        ("a total in a join", False),
+        ("the largest groups", False),
+        ("a union of groups", False),
+    ],
+)
+def test_it_is_known_what_is_looked_up_by_its_groups_alone(name: str, by_its_groups: bool, duck: Duck) -> None:
+    tree = duck.tree(QUERIES[name])
+    found = candidates(tree, duck.types_of, Settings())
+    assert found
+    assert [is_looked_up(node, tree) for node in found] == [by_its_groups] * len(found)

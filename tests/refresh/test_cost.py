@@ -32,7 +32,8 @@ def test_costs_on_a_line_are_predicted_exactly(fixed: float, per_row: float, wor
     if most > 1.5 * least:
         for work in (least, most, 2 * most):
             assert predict(measured, work, GUESSES[D]) == pytest.approx(fixed + per_row * work, rel=1e-3, abs=1e-6)
-        is_shown = least <= most / 2 and sum(work > most / 2 for work in works) > 1
+        large = [work for work in works if work > most / 2]
+        is_shown = len(large) > 1 and least <= min(large) / 2
         further = per_row if is_shown else min(per_row, GUESSES[D].per_unit)
         far = fixed + per_row * 2 * most + further * 8 * most
         assert predict(measured, 10 * most, GUESSES[D]) == pytest.approx(far, rel=1e-3, abs=1e-6)
@@ -66,6 +67,15 @@ def test_what_even_the_quickest_of_larger_refreshes_took_is_believed_further_on(
     large = [Measurement(D, 63_000, seconds) for seconds in (0.42, 0.35)]
     assert predict([*small, *large], 630_000, guessed_change(10)) > 1.5
     assert predict([*small, large[0]], 630_000, guessed_change(10)) < 1.2, "one may have had a bad day"
+
+
+@given(st.lists(st.tuples(st.integers(2_000, 40_000), st.floats(0.9, 1.15)), min_size=3, max_size=8))
+def test_noise_is_not_taken_for_a_slope_however_far_it_is_followed(known: list[tuple[int, float]]) -> None:
+    measured = [Measurement(D, work, (0.2 + 1e-6 * work) * noise) for work, noise in known]
+    most = max(work for work, _ in known)
+    for times in (5, 10):
+        true = 0.2 + 1e-6 * times * most
+        assert predict(measured, times * most, guessed_change(10)) < 3 * true
 
 
 def test_what_the_driver_takes_says_nothing_about_what_spark_takes() -> None:

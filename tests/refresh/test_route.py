@@ -134,3 +134,11 @@ def test_what_the_dearer_way_over_the_inner_results_took_does_not_count() -> Non
 def test_a_little_change_goes_through_before_anything_is_known_even_where_recomputing_is_quick() -> None:
     """As TPC-H's Q15 and Q22 were loaded: they were recomputed ever after, in four times the time."""
     assert choose_route(table(load(0.9)), below(24_000)) is None
+
+
+def test_what_spark_took_for_far_more_rows_does_not_hide_what_few_took() -> None:
+    """One backfill that was recomputed through the inner results: of few rows there is no measurement of that way."""
+    backfill = replace(went(False, 5_000_000, 9.0), action=Action.FULL)
+    around, through = went(True, 0, 0.5), went(False, 50_000, 2.0)
+    known = table(load(6.0), backfill, around, through, through, around, around)
+    assert choose_route(known, below(50_000))

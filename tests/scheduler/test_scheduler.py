@@ -284,6 +284,10 @@ def test_many_groups_are_put_in_order_when_nothing_is_due(orders: trickle.Trickl
     _look_after(orders.scheduler(kept_hours=24))
     assert DeltaTable(place).version() == version, "they are in order"
     assert {report.action for report in orders.refresh()} == {Action.NO_DATA}
+    orders.drop_stream_table("all_pages")
+    _look_after(orders.scheduler(kept_hours=0))
+    assert _files(place) == 1, "where the rows were before is gone"
+    assert orders.snapshot().table("pages").count() == 300_000
     orders.sql("UPDATE clicks SET n = n + 1 WHERE page > 9223000000000000000")
     assert {report.action for report in orders.refresh()} == {Action.DIFFERENTIAL}
     assert_right(orders)

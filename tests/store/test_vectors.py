@@ -196,7 +196,7 @@ def test_rows_are_put_in_the_order_of_their_identity_and_nobody_notices(
     monkeypatch.setattr(module, "PATCHED_BYTES", -1)
     apply(location, duck, 1, [(number, number, "U") for number in range(0, SIZE, 7)])
     before, files = sums(spark, location), set(snapshot_of(location).files or ())
-    cluster(snapshot_of(location), ["k", "id"])
+    cluster(snapshot_of(location), lambda: ["k", "id"])
     stored = snapshot_of(location)
     assert stored.version == 2
     assert sums(spark, location) == before
@@ -212,18 +212,40 @@ def test_rows_are_put_in_the_order_of_their_identity_and_nobody_notices(
     rows = duck.matching(stored, [("id", "id"), ("k", "k")], Keys((("k", "k"),), keys, null_safe=True))
     assert rows is not None
     assert rows.num_rows == spark.sql(f"SELECT * FROM delta.`{location}` WHERE k IN (3, 77) OR k IS NULL").count()
-    cluster(stored, ["k", "id"])
+    cluster(stored, lambda: ["k", "id"])
     assert snapshot_of(location).version == 2, "they are in order"
     apply(location, duck, 3, [(1, -5, "U"), (2, None, "D")])
     assert sums(spark, location)[0] == SIZE - 1
 
 
-def test_rows_whose_identity_has_no_order_stay_as_they_are(location: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("identity", [[], ["d"], ["a.b"], ["nothing"]])
+def test_rows_whose_identity_has_no_order_stay_as_they_are(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, identity: list[str]
+) -> None:
+    place = written(spark, str(tmp_path / "a table"), "CAST(id % 7 AS DECIMAL(9,2)) AS d", "id % 7 AS `a.b`")
     monkeypatch.setattr(tidying, "ROWS_OF_A_GROUP", 256)
     monkeypatch.setattr(tidying, "SMALL_FILE", 0)
     monkeypatch.setattr(module, "PATCHED_BYTES", -1)
-    cluster(snapshot_of(location), [])
-    assert snapshot_of(location).version == 0
+    cluster(snapshot_of(place), lambda: identity)
+    assert snapshot_of(place).version == 0
+    cluster(snapshot_of(place), lambda: [*identity, "k"])
+    assert snapshot_of(place).version == 1
+
+
+def test_so_much_is_put_in_order_at_a_time(location: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module_ in (commits, tidying):
+        monkeypatch.setattr(module_, "ROWS_OF_A_GROUP", 256)
+    monkeypatch.setattr(tidying, "SMALL_FILE", 0)
+    monkeypatch.setattr(module, "PATCHED_BYTES", -1)
+    # Two files of half the rows; two numbers and a text, which counts as four.
+    monkeypatch.setattr(tidying, "ORDERED_VALUES", SIZE // 2 * 6)
+    for left in (1, 0):
+        before = set(snapshot_of(location).files or ())
+        cluster(snapshot_of(location), lambda: ["k"])
+        assert len(before & set(snapshot_of(location).files or ())) == 1, left
+    done = snapshot_of(location).version
+    cluster(snapshot_of(location), lambda: ["k"])
+    assert snapshot_of(location).version == done
 
 
 def test_the_log_tells_how_many_rows_a_patch_changed(location: str, duck: Duck) -> None:

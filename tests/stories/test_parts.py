@@ -14,10 +14,11 @@ from trickle.catalog.model import StreamTable
 from trickle.context import Context
 from trickle.failpoints import VARIABLE
 from trickle.names import is_part
+from trickle.refresh import worth
 from trickle.refresh.execute import Executor
 from trickle.refresh.plan import RefreshPlan
 from trickle.refresh.route import LET_GO, without_parts
-from trickle.store import light
+from trickle.store import duck, light
 
 Action = trickle.Action
 
@@ -86,14 +87,20 @@ def test_an_inner_aggregate_is_kept_and_its_cost_is_the_readers(shop: trickle.Tr
     assert t._context.catalog.last_refresh(part.id) is None
 
 
-@pytest.mark.parametrize(("each", "kept"), [(1, 0), (2, 0), (8, 1), (400, 1)])
+@pytest.mark.parametrize("sample", [500, 200_000])
+@pytest.mark.parametrize(
+    ("customer", "kept"), [("id", 0), ("id DIV 2", 0), ("id DIV 8", 1), ("id DIV 400", 1), ("id % 600", 1)]
+)
 def test_an_inner_aggregate_with_nearly_as_many_groups_as_rows_is_not_kept(
-    t: trickle.Trickle, monkeypatch: pytest.MonkeyPatch, each: int, kept: int
+    t: trickle.Trickle, monkeypatch: pytest.MonkeyPatch, customer: str, kept: int, sample: int
 ) -> None:
     monkeypatch.setattr(light, "SMALL_BYTES", 0)
+    monkeypatch.setattr(worth, "SAMPLE", sample)
+    monkeypatch.setattr(worth, "_FEWEST", 100)
+    monkeypatch.setattr(duck, "_STRETCH", 16)
     t.sql("CREATE TABLE customers AS SELECT CAST(id AS INT) AS id, concat('c', id) AS name FROM range(40)")
     t.sql(f"""
-        CREATE TABLE orders AS SELECT CAST(id AS INT) AS id, CAST(id DIV {each} AS INT) AS customer,
+        CREATE TABLE orders AS SELECT CAST(id AS INT) AS id, CAST({customer} AS INT) AS customer,
         CAST(id % 7 AS INT) AS amount, IF(id % 3 = 0, 'odd', 'x') AS note FROM range(6000)""")
     t.create_stream_table("named", NAMED.replace("FROM orders", "FROM orders WHERE note = 'x'"))
     assert len(parts(t)) == kept
@@ -106,6 +113,28 @@ def test_an_inner_aggregate_with_nearly_as_many_groups_as_rows_is_not_kept(
         t.sql(change)
         assert t.refresh("named").action is Action.DIFFERENTIAL
         assert_right(t)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT customer, SUM(amount) AS total FROM orders GROUP BY customer ORDER BY total DESC, customer LIMIT 3",
+        """SELECT l.name FROM limits l JOIN (SELECT customer, SUM(amount) AS total FROM orders GROUP BY customer) q
+        ON q.total = l.amount""",
+    ],
+    ids=["top-k", "asked for by its result"],
+)
+def test_an_inner_aggregate_that_is_not_looked_up_by_its_groups_is_kept_however_many_there_are(
+    t: trickle.Trickle, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    monkeypatch.setattr(light, "SMALL_BYTES", 0)
+    t.sql("CREATE TABLE orders AS SELECT CAST(id AS INT) AS customer, CAST(id % 7 AS INT) AS amount FROM range(6000)")
+    t.sql("CREATE TABLE limits AS SELECT id AS amount, concat('limit ', id) AS name FROM range(3)")
+    t.create_stream_table("asked", query)
+    assert len(parts(t)) == 1
+    t.sql("UPDATE orders SET amount = amount + 10 WHERE customer IN (5, 77)")
+    assert t.refresh("asked").action is Action.DIFFERENTIAL
+    assert_right(t)
 
 
 def test_nothing_to_do_costs_no_job_and_says_why(shop: trickle.Trickle) -> None:

@@ -13,15 +13,19 @@ from collections.abc import Mapping
 from sqlglot import exp
 
 from trickle.algebra.aggregate import Aggregate
-from trickle.algebra.expressions import column
-from trickle.algebra.filter import stripped
+from trickle.algebra.expressions import Expression, column, conjuncts
+from trickle.algebra.filter import Filter, stripped
+from trickle.algebra.inner_join import InnerJoin
+from trickle.algebra.left_join import LeftJoin
 from trickle.algebra.lower import Leaves, lower
 from trickle.algebra.normalise import split_root
 from trickle.algebra.opaque import Opaque
 from trickle.algebra.operator import Operator, walk
+from trickle.algebra.project import Project
 from trickle.algebra.scan import Scan
 from trickle.algebra.state import Settings
 from trickle.algebra.storage import StatefulGroups, TypesOf, plan_storage
+from trickle.algebra.ties import arrive, keys_from
 from trickle.algebra.top_k import TopK
 
 _NEED_ALL_OF_THEIR_INPUT = (TopK,)
@@ -64,6 +68,35 @@ def _is_needed_whole(node: Operator, reader: Operator) -> bool:
     if not isinstance(reader, _NEED_ALL_OF_THEIR_INPUT):
         return False
     return not isinstance(stripped(node), Scan)
+
+
+def is_looked_up(node: Operator, tree: Operator) -> bool:
+    """Whether all that reads a node in a tree joins it by keys, and these get down to the sources of the node.
+
+    Then it need not be kept to be read in part.
+    """
+    joined = [
+        _is_joined_by_keys(side, reader)
+        for reader in walk(tree)
+        if not isinstance(reader, Project | Filter)
+        for side in reader.inputs
+        if stripped(side) == node
+    ]
+    return bool(joined) and all(joined)
+
+
+def _is_joined_by_keys(side: Operator, join: Operator) -> bool:
+    conditions: tuple[Expression, ...]
+    match join:
+        case InnerJoin():
+            conditions = join.conditions
+        case LeftJoin():
+            conditions = conjuncts(join.condition)
+        case _:
+            return False
+    others = (other for other in join.inputs if other != side)
+    asked = (keys_from(other, side.columns, conditions) for other in others)
+    return any(keys is not None and arrive(keys, side) for keys in asked)
 
 
 def with_parts(tree: Operator, parts: Mapping[Operator, Operator]) -> Operator:

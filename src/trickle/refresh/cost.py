@@ -91,15 +91,16 @@ def _further(points: Sequence[tuple[float, float]], line: Line, guess: Line) -> 
 
     What ten rows took says little about ten thousand; and what looks dear is not taken, and never found out about.
     """
-    limit = max(units for units, _ in points) / 2
-    large = [point for point in points if point[0] > limit]
-    small = [point for point in points if point[0] <= limit]
     least = min(line.per_unit, guess.per_unit)
-    if len(large) < 2 or not small:
+    large = [point for point in points if point[0] > max(units for units, _ in points) / 2]
+    if len(large) < 2:
         return least
     work, seconds = min(large, key=lambda point: point[1])
+    small = [point for point in points if point[0] <= work / 2]
+    if not small:
+        return least
     more_work, more_seconds = work - median(units for units, _ in small), seconds - median(each for _, each in small)
-    return max(least, more_seconds / more_work)
+    return max(least, min(more_seconds / more_work, line.per_unit))
 
 
 def _later(first: Measurement) -> float:

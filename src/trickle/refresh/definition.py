@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 from sqlglot import exp
 
 from trickle.algebra.expressions import column, passing
+from trickle.algebra.extract import is_looked_up
 from trickle.algebra.filter import Filter
 from trickle.algebra.opaque import Opaque
 from trickle.algebra.operator import Operator, walk
@@ -88,6 +89,10 @@ class Definition:
     @property
     def opaque(self) -> Opaque | None:
         return self.storage.opaque
+
+    def looks_up(self, text: str) -> bool:
+        """Whether the inner result of this text is asked for its groups alone, wherever the query reads it."""
+        return all(is_looked_up(node, self.whole) for node, known in self.inner.items() if known == text)
 
     @cached_property
     def is_transparent(self) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from threading import Event, RLock, Timer
 from typing import TYPE_CHECKING
 
@@ -190,8 +191,7 @@ class Tick:
         catalog, visible = self.context.catalog, self.graph.visible()
         for location in self.pins.reached:
             stored = StorageTable(self.context.session, self.context.logs, location)
-            if stored.is_untidy:
-                stored.tidy(self._identity(location))
+            stored.tidy(partial(self._identity, location))
         before = catalog.last_tick()
         versions = {table.id: table.progress.storage_version for table in visible if table.progress}
         if before:
@@ -371,14 +371,14 @@ class Tick:
         records: list[RefreshRecord] = []
         with self.making:
             for text in definition.wanted_parts:
-                table, made = self._with_part(table, text)
+                table, made = self._with_part(table, text, definition)
                 records += made
         return table, records
 
-    def _with_part(self, table: StreamTable, text: str) -> tuple[StreamTable, list[RefreshRecord]]:
+    def _with_part(self, table: StreamTable, text: str, reading: Definition) -> tuple[StreamTable, list[RefreshRecord]]:
         found = self.context.catalog.stream_table(part_name(text, table.database, table.settings))
         try:
-            part = found or self._drafted(table, text)
+            part = found or self._drafted(table, text, reading)
         except UserError:
             return table, []
         if part is None:
@@ -400,15 +400,17 @@ class Tick:
                 raise
             return table, []
 
-    def _drafted(self, reader: StreamTable, text: str) -> StreamTable | None:
+    def _drafted(self, reader: StreamTable, text: str, reading: Definition) -> StreamTable | None:
         """A new part; None where it is not worth keeping. Raises UserError where it could not be kept."""
         part = draft(self.context.root, text, reader)
         definition = self._moment.definition(part)
         opaque = next((node for node in walk(definition.tree) if isinstance(node, Opaque)), None)
         if opaque:
             raise UserError("opaque-part", "an inner result cannot be kept", detail=opaque.reason)
-        is_worth = is_worth_keeping(definition.tree, self._base_pins(definition), self.context.searches.duck)
-        return redeclared(part, definition) if is_worth else None
+        duck, pins = self.context.searches.duck, self._base_pins(definition)
+        if reading.looks_up(text) and not is_worth_keeping(definition.tree, pins, duck):
+            return None
+        return redeclared(part, definition)
 
     def _reason(self, table: StreamTable, record: RefreshRecord) -> str:
         """Nothing new in a part does not mean that nothing happened below it."""

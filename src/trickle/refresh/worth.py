@@ -1,7 +1,8 @@
 """Worth: whether an inner result is worth keeping, told from a sample of the rows that it is made of.
 
-A kept aggregate saves looking up the rows of its groups. Where there are nearly as many groups as rows, it saves
-nothing: there is as much to search, and all had to be computed and stored first, also what the query never asks for.
+A kept aggregate saves looking up the rows of its groups, where these are what is asked for. Where there are nearly as
+many groups as rows, it saves nothing: there is as much to search, and all had to be computed and stored first, also
+what the query never asks for.
 
     rows seen: m, different groups among them: d        d = D · (1 − e^(−m/D)),   D = groups in all
 """
@@ -29,7 +30,7 @@ MOST_GROUPS = 1 / 3
 """Groups for each row; where there are more, they are as well looked up."""
 
 SAMPLE = 200_000
-"""Rows of a table that are looked at. Reading two columns of so many takes ten milliseconds."""
+"""About so many rows of a table are looked at, in stretches from all over it. Of six million that takes 0.1 s."""
 
 _FEWEST = 1_000
 """Rows, of which fewer tell nothing."""
@@ -46,20 +47,19 @@ class Grouped:
 
 
 def is_worth_keeping(tree: Operator, pins: Mapping[str, Snapshot], duck: Duck) -> bool:
-    """Whether keeping the result of a tree is no worse than computing what is asked of it, as far as can be told."""
+    """Whether keeping the result of a tree is no worse than looking up the groups asked for, as far as can be told."""
     grouped = _grouped(stripped(tree))
     snapshot = pins.get(grouped.scan.table) if grouped else None
     if grouped is None or snapshot is None or snapshot.rows is None or is_light(snapshot):
         return True
     reads = grouped.scan.reads
     here, _ = split_condition(grouped.condition, types_in_table(snapshot, reads)) if grouped.condition else (None, None)
-    counted = duck.sampled(snapshot, reads, grouped.keys, here, SAMPLE)
+    every = math.ceil(snapshot.rows / SAMPLE) or 1
+    counted = duck.sampled(snapshot, reads, grouped.keys, here, every)
     if counted is None or counted.rows < _FEWEST:
         return True
-    looked = min(SAMPLE, snapshot.rows)
-    rows = counted.rows * snapshot.rows / max(looked, 1)
-    groups = counted.groups if looked == snapshot.rows else groups_in_all(counted.rows, counted.groups)
-    return groups <= MOST_GROUPS * rows
+    groups = counted.groups if every == 1 else groups_in_all(counted.rows, counted.groups)
+    return groups <= MOST_GROUPS * counted.rows * every
 
 
 def groups_in_all(rows: int, groups: int) -> float:

@@ -14,6 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from pyspark.errors import PySparkException
+
 from trickle.catalog.model import StreamTable
 from trickle.context import Context
 from trickle.errors import TrickleError
@@ -46,9 +48,9 @@ class Upkeep:
             table = min(waiting, key=lambda item: self._looked.get(item.id, 0.0))
             self._looked[table.id] = time.monotonic()
             stored = StorageTable(context.session, context.logs, table.location)
-            with suppress(TrickleError):  # a query that cannot be read now is its refreshes' business
-                stored.cluster(context.definitions.get(table).storage.identity or ())
             stored.vacuum(self.hours_kept(graph, table, now))
+            with suppress(TrickleError, PySparkException):  # a query that cannot be read is its refreshes' business
+                stored.cluster(lambda: context.definitions.get(table).storage.identity or ())
 
     def hours_kept(self, graph: Graph, table: StreamTable, now: datetime) -> int:
         """As long as was asked for, and longer where a table that reads this one is further behind."""

@@ -99,6 +99,10 @@ class Keys:
         return [sources[column] for column, _ in self.pairs]
 
 
+_STRETCH = 2048
+"""Rows of a file that are looked at together, as DuckDB does."""
+
+
 @dataclass(frozen=True)
 class Sampled:
     """What some rows of a table come to; deleted ones may be among them."""
@@ -324,17 +328,19 @@ class Duck:
         )
 
     def sampled(
-        self, snapshot: Snapshot, reads: Reads, keys: Sequence[str], condition: exp.Expr | None, rows: int
+        self, snapshot: Snapshot, reads: Reads, keys: Sequence[str], condition: exp.Expr | None, every: int
     ) -> Sampled | None:
-        """Of the first rows of a table those that satisfy a condition, in groups; None where they cannot be read."""
+        """The rows that satisfy a condition in one of so many stretches of a table, in groups; None as above."""
         files = data_files(snapshot, _MOST_FILES)
         if files is None:
             return None
         seen = _in_files(files, reads)
         groups = ", ".join(f"t.{seen.columns[key]}" for key in keys)
+        stretch = f"(r // {_STRETCH} + (hash(f) % {_STRETCH})::BIGINT) % {every} = 0"
         found = self._query(
             f"SELECT COALESCE(sum(n), 0)::BIGINT AS n, count(*) AS g FROM (SELECT count(*) AS n "
-            f"FROM (SELECT * FROM {seen.text} LIMIT {rows}) AS t{_where(condition, seen.columns)} GROUP BY {groups})",
+            f"FROM (SELECT * FROM {seen.text} WHERE {stretch}) AS t{_where(condition, seen.columns)} "
+            f"GROUP BY {groups})",
             pa.schema({"n": pa.int64(), "g": pa.int64()}),
         )
         return Sampled(found.column("n")[0].as_py(), found.column("g")[0].as_py()) if found is not None else None

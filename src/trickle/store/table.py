@@ -30,7 +30,7 @@ from trickle.store.load import Contents, load, may_load, sweep
 from trickle.store.logs import DeltaLogs
 from trickle.store.patch import Touched, append, patch
 from trickle.store.replay import Unknown
-from trickle.store.tidy import cluster, is_untidy, tidy
+from trickle.store.tidy import cluster, tidy
 from trickle.store.vectors import FEATURE
 
 _MAPPING = "delta.columnMapping.mode"
@@ -244,19 +244,17 @@ class StorageTable:
             return False
         return True
 
-    @property
-    def is_untidy(self) -> bool:
-        return self._is(is_untidy)
-
-    def tidy(self, identity: Sequence[str] = ()) -> None:
+    def tidy(self, identity: Callable[[], Sequence[str]] = tuple) -> None:
         """Puts many small files together, and writes files anew of which much is deleted."""
         self._rewrite(tidy, identity)
 
-    def cluster(self, identity: Sequence[str]) -> None:
+    def cluster(self, identity: Callable[[], Sequence[str]]) -> None:
         """Puts stored rows in the order of what identifies them, some large files at a time."""
         self._rewrite(cluster, identity)
 
-    def _rewrite(self, how: Callable[[Snapshot, Sequence[str]], None], identity: Sequence[str]) -> None:
+    def _rewrite(
+        self, how: Callable[[Snapshot, Callable[[], Sequence[str]]], None], identity: Callable[[], Sequence[str]]
+    ) -> None:
         """Another time, where that fails: what was refreshed is refreshed."""
         with suppress(light.Overtaken, Unknown, TrickleError):
             snapshot = self._logs.snapshot(self.location)

@@ -20,6 +20,7 @@ from trickle.store.delta_log import SMALL_FILE, Snapshot
 from trickle.store.light import has_exact_statistics, may_append
 from trickle.store.patch import may_patch
 from trickle.store.replay import Action, rows_of, vector_of
+from trickle.store.types import is_fixed
 from trickle.store.writer import Writer, writing
 
 REWRITTEN_SHARE = 0.2
@@ -29,7 +30,13 @@ REWRITTEN_FILES = 32
 """So many small files become one."""
 
 _REWRITTEN_BYTES = 256 * 1024 * 1024
-"""Of large files, so much at a time."""
+"""Of worn files, so much at a time."""
+
+ORDERED_VALUES = 32_000_000
+"""Of rows that are put in order, so many values at a time, a text counting as four: about 1.5 GB while it is done."""
+
+Identity = Callable[[], Sequence[str]]
+"""The columns that identify the rows, asked for when they are needed."""
 
 
 def is_untidy(snapshot: Snapshot) -> bool:
@@ -41,7 +48,7 @@ def _has_many(snapshot: Snapshot) -> bool:
     return snapshot.small_files >= REWRITTEN_FILES
 
 
-def tidy(snapshot: Snapshot, identity: Sequence[str] = ()) -> None:
+def tidy(snapshot: Snapshot, identity: Identity = tuple) -> None:
     """Rewrites files that are bad enough, the worst first. Raises Overtaken, Unknown."""
     if not is_untidy(snapshot):
         return
@@ -49,18 +56,24 @@ def tidy(snapshot: Snapshot, identity: Sequence[str] = ()) -> None:
         adds = writer.state.files.values()
         small = [add for add in adds if add["size"] < SMALL_FILE] if _has_many(snapshot) else []
         worst = sorted((add for add in adds if add not in small), key=_deleted_share, reverse=True)
-        worn = _limited(worst, lambda add: _deleted_share(add) > REWRITTEN_SHARE)
-        _rewrite(writer, [small, *([add] for add in worn)], _order(snapshot, identity))
+        worn = _limited(
+            worst, lambda add: _deleted_share(add) > REWRITTEN_SHARE, lambda add: int(add["size"]), _REWRITTEN_BYTES
+        )
+        _rewrite(writer, [small, *([add] for add in worn)], _order(snapshot, identity()))
 
 
-def cluster(snapshot: Snapshot, identity: Sequence[str]) -> None:
+def cluster(snapshot: Snapshot, identity: Identity) -> None:
     """Puts large files together that are not in the order of the identity. Raises Overtaken, Unknown."""
-    order = _order(snapshot, identity)
-    if not (order and may_patch(snapshot)):
+    if not may_patch(snapshot) or not (order := _order(snapshot, identity())):
         return
+    values = sum(1 if is_fixed(snapshot.type(name)) else 4 for name in snapshot.fields)
     with writing(snapshot) as writer:
-        large = (add for add in writer.state.files.values() if add["size"] >= SMALL_FILE)
-        loose = _limited(large, lambda add: not _is_ordered(Path(writer.place) / add["path"], order[0]))
+        loose = _limited(
+            (add for add in writer.state.files.values() if add["size"] >= SMALL_FILE),
+            lambda add: not _is_ordered(Path(writer.place) / add["path"], order[0]),
+            lambda add: values * (rows_of(add) or ORDERED_VALUES),
+            ORDERED_VALUES,
+        )
         _rewrite(writer, [loose], order)
 
 
@@ -80,19 +93,22 @@ def _rewrite(writer: Writer, groups: Iterable[list[Action]], order: Sequence[str
 _COUNTED = {"numRemovedFiles": "remove", "numAddedFiles": "add"}
 
 
-def _limited(adds: Iterable[Action], is_bad: Callable[[Action], bool]) -> list[Action]:
+def _limited(
+    adds: Iterable[Action], is_bad: Callable[[Action], bool], size: Callable[[Action], int], limit: int
+) -> list[Action]:
     """The bad ones among files, as many as are rewritten at a time."""
-    found, left = [], _REWRITTEN_BYTES
+    found, left = [], limit
     for add in adds:
-        if add["size"] <= left and is_bad(add):
+        if size(add) <= left and is_bad(add):
             found.append(add)
-            left -= add["size"]
+            left -= size(add)
     return found
 
 
 def _order(snapshot: Snapshot, identity: Sequence[str]) -> list[str]:
-    """The columns of an identity that have an order about which all agree."""
-    return [name for name in identity if has_exact_statistics(str(snapshot.type(name)))]
+    """The columns of an identity that have an order about which all agree. A name with a dot may be a path, too."""
+    known = (name for name in identity if name in snapshot.fields and "." not in name)
+    return [name for name in known if has_exact_statistics(str(snapshot.type(name)))]
 
 
 def _is_ordered(file: Path, column: str) -> bool:

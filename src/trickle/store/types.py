@@ -26,6 +26,11 @@ def is_filed(type_: object) -> bool:
     return is_fed(type_) or type_ in ("timestamp", "timestamp_ntz")
 
 
+def is_fixed(type_: object) -> bool:
+    """Whether all values take the same few bytes."""
+    return is_filed(type_) and type_ not in ("string", "binary")
+
+
 def is_itself(field: StructField) -> bool:
     """Whether a column is its values and nothing more: no text that is padded, or compared by rules of its own."""
     return _PADDED not in (field.metadata or {}) and (
