@@ -6,14 +6,14 @@ import pytest
 
 import trickle
 from stories.check import assert_right, rows
-from trickle.store import light, patch
+from trickle.store import light, patch, tidy
 from trickle.store.vectors import FEATURE
 
 
 @pytest.fixture(autouse=True)
 def everything_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patch, "PATCHED_BYTES", -1)
-    monkeypatch.setattr(patch, "REWRITTEN_SHARE", 2.0)
+    monkeypatch.setattr(tidy, "REWRITTEN_SHARE", 2.0)
     monkeypatch.setattr(light, "SMALL_BYTES", 0)
 
 
@@ -92,7 +92,7 @@ def test_old_versions_stay_readable(t: trickle.Trickle) -> None:
 def test_files_of_which_much_is_deleted_are_written_anew_between_refreshes(
     t: trickle.Trickle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patch, "REWRITTEN_SHARE", 0.3)
+    monkeypatch.setattr(tidy, "REWRITTEN_SHARE", 0.3)
     t.sql("CREATE TABLE numbers AS SELECT id, 0 AS k FROM range(100)")
     t.create_stream_table("copy", "SELECT id, k FROM numbers")
     t.create_stream_table("sums", "SELECT k, SUM(id) AS n FROM copy GROUP BY k")

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 import trickle
 from stories.check import assert_right, caught, counts, declared, rows, storage_commits, storage_files
 from trickle.catalog.model import Measurement
-from trickle.store import light, patch
+from trickle.store import light, tidy
 
 Action = trickle.Action
 
@@ -460,7 +460,7 @@ def test_many_small_commits_are_put_together_and_nobody_notices(
     orders: trickle.Trickle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     t = orders
-    monkeypatch.setattr(patch, "REWRITTEN_FILES", 5)
+    monkeypatch.setattr(tidy, "REWRITTEN_FILES", 5)
     t.create_stream_table("small", "SELECT id, customer, CAST(amount AS DECIMAL(10,2)) AS amount FROM orders")
     t.create_stream_table("sums", "SELECT customer, SUM(amount) AS total FROM small GROUP BY customer")
     counted = []
