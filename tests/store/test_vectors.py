@@ -43,6 +43,15 @@ def location(spark: SparkSession, tmp_path: Path) -> str:
     return written(spark, str(tmp_path / "a table"))
 
 
+@pytest.fixture
+def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every file is large enough to be put in order, and has many row groups."""
+    for module_ in (commits, tidying):
+        monkeypatch.setattr(module_, "ROWS_OF_A_GROUP", 256)
+    monkeypatch.setattr(tidying, "SMALL_FILE", 0)
+    monkeypatch.setattr(module, "PATCHED_BYTES", -1)
+
+
 def snapshot_of(location: str) -> Snapshot:
     found = LocalLog().snapshot(location)
     assert found
@@ -187,13 +196,10 @@ def test_a_file_of_which_much_is_deleted_is_written_anew(
     assert feed.count() == 0
 
 
+@pytest.mark.usefixtures("small_is_large")
 def test_rows_are_put_in_the_order_of_their_identity_and_nobody_notices(
-    spark: SparkSession, location: str, duck: Duck, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, location: str, duck: Duck
 ) -> None:
-    for module_ in (commits, tidying):
-        monkeypatch.setattr(module_, "ROWS_OF_A_GROUP", 256)
-    monkeypatch.setattr(tidying, "SMALL_FILE", 0)
-    monkeypatch.setattr(module, "PATCHED_BYTES", -1)
     apply(location, duck, 1, [(number, number, "U") for number in range(0, SIZE, 7)])
     before, files = sums(spark, location), set(snapshot_of(location).files or ())
     cluster(snapshot_of(location), lambda: ["k", "id"])
@@ -218,25 +224,27 @@ def test_rows_are_put_in_the_order_of_their_identity_and_nobody_notices(
     assert sums(spark, location)[0] == SIZE - 1
 
 
+@pytest.mark.usefixtures("small_is_large")
 @pytest.mark.parametrize("identity", [[], ["d"], ["a.b"], ["nothing"]])
 def test_rows_whose_identity_has_no_order_stay_as_they_are(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, identity: list[str]
+    spark: SparkSession, tmp_path: Path, identity: list[str]
 ) -> None:
     place = written(spark, str(tmp_path / "a table"), "CAST(id % 7 AS DECIMAL(9,2)) AS d", "id % 7 AS `a.b`")
-    monkeypatch.setattr(tidying, "ROWS_OF_A_GROUP", 256)
-    monkeypatch.setattr(tidying, "SMALL_FILE", 0)
-    monkeypatch.setattr(module, "PATCHED_BYTES", -1)
     cluster(snapshot_of(place), lambda: identity)
     assert snapshot_of(place).version == 0
     cluster(snapshot_of(place), lambda: [*identity, "k"])
     assert snapshot_of(place).version == 1
 
 
+@pytest.mark.usefixtures("small_is_large")
+def test_rows_of_days_that_python_does_not_know_stay_as_they_are(tmp_path: Path) -> None:
+    days = pa.array([2_932_897 + number * 37 % 1_000 for number in range(1_000)], pa.int32()).cast(pa.date32())
+    commits.write_rows(pa.table({"day": days}), tmp_path / "days.parquet")
+    assert tidying._is_ordered(tmp_path / "days.parquet", "day")
+
+
+@pytest.mark.usefixtures("small_is_large")
 def test_so_much_is_put_in_order_at_a_time(location: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module_ in (commits, tidying):
-        monkeypatch.setattr(module_, "ROWS_OF_A_GROUP", 256)
-    monkeypatch.setattr(tidying, "SMALL_FILE", 0)
-    monkeypatch.setattr(module, "PATCHED_BYTES", -1)
     # Two files of half the rows; two numbers and a text, which counts as four.
     monkeypatch.setattr(tidying, "ORDERED_VALUES", SIZE // 2 * 6)
     for left in (1, 0):

@@ -58,6 +58,10 @@ class Line:
     def at(self, work: float) -> float:
         return self.fixed + self.per_unit * work
 
+    def tells(self, done: float, work: float) -> bool:
+        """Whether what was measured of one says something about the other."""
+        return (done > self.until) == (work > self.until)
+
 
 @dataclass(frozen=True)
 class Pick:
@@ -74,7 +78,7 @@ class Pick:
 
 def predict(points: Sequence[Measurement], work: float, guess: Line) -> float:
     """Seconds for so much work, from the measurements of one way, oldest first."""
-    alike = [point for point in points if (point.work > guess.until) == (work > guess.until)]
+    alike = [point for point in points if guess.tells(point.work, work)]
     warm = [point for point in alike if not (point.is_first or point.is_load)]
     known = [(point.work, point.seconds) for point in warm] or [(point.work, _later(point)) for point in alike]
     if not known:

@@ -146,17 +146,11 @@ def _of_routes(measured: Sequence[Measurement], work: float, guess: Line) -> lis
         way: [_with_parts(item) for item in measured if item.action is way and not item.is_around]
         for way in (Action.DIFFERENTIAL, Action.FULL)
     }
-    told = [
-        way
-        for way, items in through.items()
-        if any((item.work > guess.until) == (work > guess.until) for item in items)
-    ]
+    told = [way for way, items in through.items() if any(guess.tells(item.work, work) for item in items)]
     cheaper = min(told, key=lambda way: predict(through[way], work, guess), default=None)
-    counted_ways = [cheaper] if cheaper else [*through]
+    counting = [cheaper] if cheaper else [*through]
     return [
-        item if item.is_around else _with_parts(item)
-        for item in measured
-        if item.is_around or item.action in counted_ways
+        item if item.is_around else _with_parts(item) for item in measured if item.is_around or item.action in counting
     ]
 
 

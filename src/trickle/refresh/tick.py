@@ -197,7 +197,7 @@ class Tick:
         if before:
             versions |= {table: version for table, version in before.versions.items() if table in versions}
         versions |= {
-            table.id: self._newest(table.location, self.pins.reached[table.location])
+            table.id: self.pins.reached[table.location].storage_version
             for table in visible
             if table.location in self.pins.reached
         }
@@ -210,14 +210,6 @@ class Tick:
         with suppress(TrickleError):
             return (table and self._moment.definition(table).storage.identity) or ()
         return ()
-
-    def _newest(self, location: str, reached: Progress) -> int:
-        """The newest version with the contents that were reached: compaction makes another one of the same."""
-        newest = self.context.logs.version(location)
-        if newest == reached.storage_version:
-            return newest
-        last = StorageTable(self.context.session, self.context.logs, location).last_commit()
-        return newest if last and last.info.sequence == reached.sequence else reached.storage_version
 
     def _refreshed(self, table: StreamTable, full_reason: str | None) -> _Done:
         """One table brought to the pins, its parts before it; what they cost is part of what it costs."""

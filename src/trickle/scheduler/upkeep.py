@@ -1,4 +1,4 @@
-"""Upkeep: puts the rows of stream tables in order, and deletes the files that no version in reach needs any more.
+"""Upkeep: deletes the files of stream tables that no version in reach needs any more, and puts their rows in order.
 
 It is done when there is nothing else to do, and no reader notices.
 

@@ -69,6 +69,15 @@ def write_rows(rows: pa.Table, path: Path) -> None:
     )
 
 
+def bounds_of_groups(footer: parquet.FileMetaData, place: int) -> list[tuple[Any, Any]]:
+    """Least and greatest value of a column in each row group that has any; none at all where they cannot be told."""
+    found = [footer.row_group(group).column(place).statistics for group in range(footer.num_row_groups)]
+    # Python has no text that is not UTF-8, and no days after the year 9999.
+    with suppress(ValueError, OverflowError):
+        return [(item.min, item.max) for item in found if item is not None and item.has_min_max]
+    return []
+
+
 def discard(place: str, version: int, files: Sequence[Path]) -> None:
     """Deletes files that were written for a commit, unless it names them: then it was made after all."""
     try:

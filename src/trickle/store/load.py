@@ -44,6 +44,7 @@ from pyspark.sql.types import (
 from trickle.store.commits import (
     Operation,
     added,
+    bounds_of_groups,
     checkpoint,
     discard,
     now,
@@ -227,8 +228,7 @@ def _statistics(footer: parquet.FileMetaData, schema: StructType) -> dict[str, o
         found = [footer.row_group(group).column(places[name]).statistics for group in range(footer.num_row_groups)]
         if all(item is not None and item.has_null_count for item in found):
             nulls[name] = sum(item.null_count for item in found)
-        if all(item is not None and item.has_min_max for item in found):
-            # Python has no text that is not UTF-8, and no days after the year 9999.
-            with suppress(ValueError, OverflowError):
-                bounds[name] = min(item.min for item in found), max(item.max for item in found)
+        of_groups = bounds_of_groups(footer, places[name])
+        if of_groups and len(of_groups) == footer.num_row_groups:
+            bounds[name] = min(least for least, _ in of_groups), max(most for _, most in of_groups)
     return statistics(footer.num_rows, bounds, nulls)

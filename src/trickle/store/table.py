@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -30,7 +30,7 @@ from trickle.store.load import Contents, load, may_load, sweep
 from trickle.store.logs import DeltaLogs
 from trickle.store.patch import Touched, append, patch
 from trickle.store.replay import Unknown
-from trickle.store.tidy import cluster, tidy
+from trickle.store.tidy import Identity, cluster, tidy
 from trickle.store.vectors import FEATURE
 
 _MAPPING = "delta.columnMapping.mode"
@@ -244,17 +244,15 @@ class StorageTable:
             return False
         return True
 
-    def tidy(self, identity: Callable[[], Sequence[str]] = tuple) -> None:
+    def tidy(self, identity: Identity = tuple) -> None:
         """Puts many small files together, and writes files anew of which much is deleted."""
         self._rewrite(tidy, identity)
 
-    def cluster(self, identity: Callable[[], Sequence[str]]) -> None:
+    def cluster(self, identity: Identity) -> None:
         """Puts stored rows in the order of what identifies them, some large files at a time."""
         self._rewrite(cluster, identity)
 
-    def _rewrite(
-        self, how: Callable[[Snapshot, Callable[[], Sequence[str]]], None], identity: Callable[[], Sequence[str]]
-    ) -> None:
+    def _rewrite(self, how: Callable[[Snapshot, Identity], None], identity: Identity) -> None:
         """Another time, where that fails: what was refreshed is refreshed."""
         with suppress(light.Overtaken, Unknown, TrickleError):
             snapshot = self._logs.snapshot(self.location)

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from pyarrow import parquet
 
-from trickle.store.commits import ROWS_OF_A_GROUP, Operation, removed
+from trickle.store.commits import ROWS_OF_A_GROUP, Operation, bounds_of_groups, removed
 from trickle.store.delta_log import SMALL_FILE, Snapshot
 from trickle.store.light import has_exact_statistics, may_append
 from trickle.store.patch import may_patch
@@ -119,9 +118,7 @@ def _is_ordered(file: Path, column: str) -> bool:
         return True
     if footer.num_row_groups * ROWS_OF_A_GROUP < footer.num_rows:
         return False
-    found = [footer.row_group(group).column(place).statistics for group in range(footer.num_row_groups)]
-    bounds: list[tuple[Any, Any]] = [(item.min, item.max) for item in found if item is not None and item.has_min_max]
-    return all(one[1] <= other[0] for one, other in pairwise(bounds))
+    return all(one[1] <= other[0] for one, other in pairwise(bounds_of_groups(footer, place)))
 
 
 def _deleted_share(add: Action) -> float:
