@@ -244,6 +244,17 @@ def test_rows_of_days_that_python_does_not_know_stay_as_they_are(tmp_path: Path)
 
 
 @pytest.mark.usefixtures("small_is_large")
+def test_a_worn_file_is_written_anew_when_there_is_time(spark: SparkSession, location: str, duck: Duck) -> None:
+    apply(location, duck, 1, [(number, None, "D") for number in range(0, SIZE // 2, 4)])
+    before, worn = sums(spark, location), snapshot_of(location).vectors
+    tidy(snapshot_of(location))
+    assert snapshot_of(location).vectors == worn
+    cluster(snapshot_of(location), list)
+    assert not snapshot_of(location).vectors
+    assert sums(spark, location) == before
+
+
+@pytest.mark.usefixtures("small_is_large")
 def test_so_much_is_put_in_order_at_a_time(location: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Two files of half the rows; two numbers and a text, which counts as four.
     monkeypatch.setattr(tidying, "ORDERED_VALUES", SIZE // 2 * 6)

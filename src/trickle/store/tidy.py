@@ -1,6 +1,6 @@
 """Tidy: the same rows of a table of ours in better files. Commits that change no data.
 
-Many small files become one, files of which much is deleted are written without it, and rows are put in the order of
+Many small files become one, files of which most is deleted are written without it, and rows are put in the order of
 what identifies them, so that a search for few of them reads few row groups: of 15 million rows, 4,000 neighbours are
 found in 8 ms instead of 200.
 """
@@ -8,6 +8,7 @@ found in 8 ms instead of 200.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,8 +23,11 @@ from trickle.store.replay import Action, rows_of, vector_of
 from trickle.store.types import is_fixed
 from trickle.store.writer import Writer, writing
 
-REWRITTEN_SHARE = 0.2
-"""Of a file's rows; where more are deleted, it is written again without them."""
+REWRITTEN_SHARE = 0.5
+"""Of a file's rows; where more are deleted, it is written again without them, while a refresh waits for it."""
+
+WORN_SHARE = 0.2
+"""The same when there is nothing else to do."""
 
 REWRITTEN_FILES = 32
 """So many small files become one."""
@@ -62,14 +66,19 @@ def tidy(snapshot: Snapshot, identity: Identity = tuple) -> None:
 
 
 def cluster(snapshot: Snapshot, identity: Identity) -> None:
-    """Puts large files together that are not in the order of the identity. Raises Overtaken, Unknown."""
-    if not may_patch(snapshot) or not (order := _order(snapshot, identity())):
+    """Puts large files together that are worn or not in the order of the identity. Raises Overtaken, Unknown."""
+    if not may_patch(snapshot):
         return
+    order = _order(snapshot, identity())
     values = sum(1 if is_fixed(snapshot.type(name)) else 4 for name in snapshot.fields)
+
+    def is_bad(place: Path, add: Action) -> bool:
+        return _deleted_share(add) > WORN_SHARE or bool(order and not _is_ordered(place / add["path"], order[0]))
+
     with writing(snapshot) as writer:
         loose = _limited(
             (add for add in writer.state.files.values() if add["size"] >= SMALL_FILE),
-            lambda add: not _is_ordered(Path(writer.place) / add["path"], order[0]),
+            partial(is_bad, Path(writer.place)),
             lambda add: values * (rows_of(add) or ORDERED_VALUES),
             ORDERED_VALUES,
         )
