@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from trickle.catalog.model import Action, Measurement
 from trickle.refresh.choose import guessed_change
-from trickle.refresh.cost import LONGEST_WAIT, MARGIN, Line, Pick, pick, predict
+from trickle.refresh.cost import LONGEST_WAIT, MARGIN, SAVED, Line, Pick, pick, predict
 
 D, F = Action.DIFFERENTIAL, Action.FULL
 GUESSES = {D: Line(0.5, 1e-4), F: Line(0.3, 1e-8)}
@@ -108,9 +108,9 @@ def test_the_cheaper_way_is_found_and_kept(differential: float, full: float) -> 
     picks = refreshed(64, {D: lambda _: differential, F: lambda _: full}, lambda _: 10_000)[16:]
     taken = {found.action for found in picks if not found.is_trial}
     assert len(taken) == 1
-    cheaper, dearer = sorted((differential, full))
+    cheaper, dearer = sorted((differential, full + SAVED))
     if cheaper < MARGIN * dearer:
-        assert taken == {D if differential < full else F}
+        assert taken == {D if differential < full + SAVED else F}
 
 
 @given(st.floats(0.1, 20), st.floats(0.5, 20))
@@ -119,7 +119,14 @@ def test_trials_are_seldom_and_never_dear(differential: float, full: float) -> N
     picks = refreshed(96, costs, lambda _: 10_000)[32:]
     assert sum(found.is_trial for found in picks) <= 64 / LONGEST_WAIT + 1
     spent = sum(costs[found.action](0) for found in picks)
-    assert spent <= len(picks) * min(differential, full) / MARGIN * 1.05
+    assert spent <= len(picks) * min(differential, full + SAVED) / MARGIN * 1.05
+
+
+def test_to_recompute_has_to_save_something() -> None:
+    """A tenth of a second is no reason to read every table whole; a minute is."""
+    for factor, action in ((0.1, D), (100.0, F)):
+        costs = {D: lambda _, unit=factor: 2.5 * unit, F: lambda _, unit=factor: 2 * unit}
+        assert {found.action for found in refreshed(40, costs, lambda _: 1_000)[16:] if not found.is_trial} == {action}
 
 
 def test_the_way_follows_the_size_of_the_change() -> None:
@@ -136,10 +143,10 @@ def test_a_first_load_alone_is_no_reason_to_recompute_now_and_then(differential:
     """As TPC-H's Q13 was loaded: what it took then says that recomputing is a little dearer, and rather too much."""
     work = {D: 30_000, F: BYTES}
     loaded = Measurement(Action.INITIAL, BYTES, 4.0, is_first=True)
-    recomputing = predict([loaded], BYTES, GUESSES[F])
+    recomputing = predict([loaded], BYTES, GUESSES[F]) + SAVED
     known = [loaded, *(Measurement(D, 30_000, recomputing / 1.15 * differential) for _ in range(40))]
     found = pick(known, work, GUESSES)
     assert (found.action is F) == (differential > 1.1)
     # One refresh in full says more: then it is tried again.
-    found = pick([*known[:4], Measurement(F, BYTES, recomputing), *known[4:]], work, GUESSES)
+    found = pick([*known[:4], Measurement(F, BYTES, recomputing - SAVED), *known[4:]], work, GUESSES)
     assert found.action is F

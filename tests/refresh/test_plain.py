@@ -218,6 +218,9 @@ EXACT_SUMS = [
     "count(DISTINCT s2)",
     "count(DISTINCT m)",
     "sum(m2) / count(m2)",
+    "avg(m)",
+    "0.2 * avg(m)",
+    "avg(CASE WHEN i > 0 THEN m END)",
     "CAST(sum(m) / count(*) AS DECIMAL(19,6))",
 ]
 
@@ -435,9 +438,12 @@ def test_what_engines_may_see_differently_is_not_plain(text: str) -> None:
     "tree",
     [
         distinct(Project(LEAF, passing(["f"]))),
-        Aggregate(LEAF, ("s",), (Output("a", condition("avg(m)")),)),
         Aggregate(LEAF, ("s",), (Output("a", condition("sum(f)")),)),
         Aggregate(LEAF, ("s",), (Output("a", condition("sum(DISTINCT i)")),)),
+        Aggregate(LEAF, ("s",), (Output("a", condition("avg(i)")),)),
+        Aggregate(LEAF, ("s",), (Output("a", condition("avg(m2)")),)),
+        Aggregate(LEAF, ("s",), (Output("a", condition("avg(DISTINCT m)")),)),
+        Aggregate(LEAF, ("s",), (Output("a", condition("avg(m) / avg(m)")),)),
         Aggregate(LEAF, ("s",), (Output("a", condition("max(f)")),)),
         Aggregate(LEAF, ("s",), (Output("a", condition("count(DISTINCT i, s)")),)),
         Aggregate(LEAF, ("s",), (Output("a", condition("count(DISTINCT f)")),)),

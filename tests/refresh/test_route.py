@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from trickle.catalog.model import PREDICTED, Action, Measurement, Mode, Progress, SourceVersion, Status, StreamTable
 from trickle.names import PART
-from trickle.refresh.cost import LONGEST_WAIT, MARGIN
+from trickle.refresh.cost import LONGEST_WAIT, MARGIN, SAVED
 from trickle.refresh.route import LET_GO, Below, choose_route, is_ahead, lets_go
 from trickle.refresh.window import SourceWindow
 from trickle.store.delta_log import Commit
@@ -101,8 +101,8 @@ def test_the_cheaper_route_is_found_and_kept(through: float, around: float) -> N
         progress = table(ahead=goes_around).progress
         known = replace(known, measured=(*known.measured, item), progress=progress)
         assert is_ahead(known) == goes_around
-    cheaper = around < through
-    if min(through, around) < MARGIN * max(through, around):
+    cheaper, dearer = around + SAVED < through, max(through, around + SAVED)
+    if min(through, around + SAVED) < MARGIN * dearer:
         others = sum(each != cheaper for each in taken[32:])
         assert others <= 32 / LONGEST_WAIT + 1
 

@@ -64,9 +64,9 @@ def test_a_loaded_table_is_as_delta_would_write_it(
     spark: SparkSession, table: StorageTable, tmp_path: Path, query: str, is_at_hand: bool
 ) -> None:
     frame, other = spark.sql(query).coalesce(1 if is_at_hand else 4), str(tmp_path / "by Delta")
-    properties = table._properties(frame.columns, frame.schema)
-    assert may_load(table.location, None, Contents(frame, properties))
-    table.overwrite(frame, COMMIT, frame.toArrow() if is_at_hand else None)
+    properties = table._properties(frame.schema)
+    assert may_load(table.location, None, frame.schema, properties)
+    table.overwrite(Contents(frame.schema, lambda: frame, frame.toArrow() if is_at_hand else None), COMMIT)
     frame.write.format("delta").options(**properties).save(other)
     assert actions(table, 0)["commitInfo"][0]["engineInfo"] == "trickle"
     assert rows(spark, table.location) == rows(spark, other)
@@ -94,15 +94,17 @@ def statistics(commit: dict[str, list[Any]]) -> dict[str, Any]:
 
 def test_bounds_that_python_has_no_value_for_are_left_out(spark: SparkSession, table: StorageTable) -> None:
     """Text that is not UTF-8, and days after the year 9999."""
-    table.overwrite(spark.sql("SELECT CAST(X'61FF' AS STRING) AS s, DATE'9999-12-31' + 1 AS day, 7 AS n"), COMMIT)
+    table.overwrite(
+        Contents.of(spark.sql("SELECT CAST(X'61FF' AS STRING) AS s, DATE'9999-12-31' + 1 AS day, 7 AS n")), COMMIT
+    )
     found = spark.sql(f"SELECT hex(s), CAST(day AS STRING), n FROM delta.{quote(table.location)}").collect()
     assert [tuple(row) for row in found] == [("61FF", "+10000-01-01", 7)]
     assert statistics(actions(table, 0))["maxValues"] == {"n": 7}
 
 
 def test_a_table_loaded_again_tells_the_tables_above_it(spark: SparkSession, table: StorageTable) -> None:
-    table.overwrite(spark.sql("SELECT id FROM range(3)"), COMMIT)
-    made = table.overwrite(spark.sql("SELECT id FROM range(1, 5)"), SECOND)
+    table.overwrite(Contents.of(spark.sql("SELECT id FROM range(3)")), COMMIT)
+    made = table.overwrite(Contents.of(spark.sql("SELECT id FROM range(1, 5)")), SECOND)
     assert (made.version, made.info) == (1, SECOND)
     assert rows(spark, table.location) == [f"Row(id={number})" for number in range(1, 5)]
     feed = spark.sql(f"SELECT id, _change_type FROM table_changes_by_path('{table.location}', 1, 1)").collect()
@@ -115,30 +117,30 @@ def test_a_table_loaded_again_tells_the_tables_above_it(spark: SparkSession, tab
 
 def test_a_query_that_fails_leaves_nothing(spark: SparkSession, table: StorageTable) -> None:
     with pytest.raises(PySparkException):
-        table.overwrite(spark.sql("SELECT raise_error('no') AS x FROM range(3)"), COMMIT)
+        table.overwrite(Contents.of(spark.sql("SELECT raise_error('no') AS x FROM range(3)")), COMMIT)
     assert not [path for path in Path(table.location).rglob("*") if path.is_file()]
-    table.overwrite(spark.sql("SELECT id FROM range(3)"), COMMIT)
+    table.overwrite(Contents.of(spark.sql("SELECT id FROM range(3)")), COMMIT)
     with pytest.raises(PySparkException):
-        table.overwrite(spark.sql("SELECT CAST(raise_error('no') AS BIGINT) AS id FROM range(3)"), SECOND)
+        table.overwrite(Contents.of(spark.sql("SELECT CAST(raise_error('no') AS BIGINT) AS id FROM range(3)")), SECOND)
     assert len(rows(spark, table.location)) == 3
 
 
 def test_a_writer_that_was_overtaken_leaves_nothing(spark: SparkSession, table: StorageTable) -> None:
-    table.overwrite(spark.sql("SELECT id FROM range(3)"), COMMIT)
+    table.overwrite(Contents.of(spark.sql("SELECT id FROM range(3)")), COMMIT)
     snapshot = DeltaLogs(spark).snapshot(table.location)
-    contents = Contents(spark.sql("SELECT id FROM range(9)"), {})
+    contents = Contents.of(spark.sql("SELECT id FROM range(9)"))
     with pytest.raises(RetryableError, match="at the same moment"):
-        table.overwrite(contents.frame, replace(COMMIT, refresh_id="late"))
-    table.overwrite(spark.sql("SELECT id FROM range(4)"), SECOND)
+        table.overwrite(contents, replace(COMMIT, refresh_id="late"))
+    table.overwrite(Contents.of(spark.sql("SELECT id FROM range(4)")), SECOND)
     before = sorted(Path(table.location).glob("*.parquet"))
     with pytest.raises(Overtaken):
-        load(table.location, snapshot, contents, SECOND.application, 3, "")
+        load(table.location, snapshot, contents, {}, SECOND.application, 3, "")
     assert sorted(Path(table.location).glob("*.parquet")) == before
     assert not list(Path(table.location).glob("_trickle_*"))
 
 
 def test_files_that_a_commit_names_stay_whatever_happens_after_it(spark: SparkSession, table: StorageTable) -> None:
-    table.overwrite(spark.sql("SELECT id FROM range(3)"), COMMIT)
+    table.overwrite(Contents.of(spark.sql("SELECT id FROM range(3)")), COMMIT)
     files = sorted(Path(table.location).glob("*.parquet"))
     discard(table.location, 0, files)
     assert all(file.exists() for file in files)
@@ -147,7 +149,7 @@ def test_files_that_a_commit_names_stay_whatever_happens_after_it(spark: SparkSe
 
 
 def test_what_a_killed_load_left_behind_goes(spark: SparkSession, table: StorageTable) -> None:
-    table.overwrite(spark.sql("SELECT id FROM range(3)"), COMMIT)
+    table.overwrite(Contents.of(spark.sql("SELECT id FROM range(3)")), COMMIT)
     left, begun = (Path(table.location) / f"_trickle_{name}" for name in ("left", "begun"))
     for drafts in (left, begun):
         drafts.mkdir()
@@ -177,5 +179,5 @@ def test_types_that_delta_stores_in_its_own_way_are_left_to_it(
     spark: SparkSession, table: StorageTable, query: str, is_plain: bool
 ) -> None:
     frame = spark.sql(query)
-    properties = table._properties(frame.columns, frame.schema)
-    assert may_load(table.location, None, Contents(frame, properties)) == is_plain
+    properties = table._properties(frame.schema)
+    assert may_load(table.location, None, frame.schema, properties) == is_plain

@@ -19,6 +19,7 @@ from trickle.errors import RetryableError
 from trickle.names import OP, quote
 from trickle.store.duck import Duck
 from trickle.store.light import read
+from trickle.store.load import Contents
 from trickle.store.logs import DeltaLogs
 from trickle.store.patch import Touched
 from trickle.store.table import CommitInfo, Rows, StorageTable, StoredCommit
@@ -86,12 +87,8 @@ def divided(spark: SparkSession, table: StorageTable, change: Rows, identity: tu
 def table(spark: SparkSession, tmp_path: Path) -> StorageTable:
     """Three groups, one of them with a NULL key, and a decimal wider than a double."""
     stored = StorageTable(spark, DeltaLogs(spark), str(tmp_path / "stored rows"))
-    stored.overwrite(
-        spark.sql("SELECT * FROM VALUES ('a', 1.5), ('b', 2.5), (NULL, 3.5) AS t(k, v)").selectExpr(
-            "k", "CAST(v AS DECIMAL(38,6)) AS v"
-        ),
-        COMMIT,
-    )
+    groups = spark.sql("SELECT * FROM VALUES ('a', 1.5), ('b', 2.5), (NULL, 3.5) AS t(k, v)")
+    stored.overwrite(Contents.of(groups.selectExpr("k", "CAST(v AS DECIMAL(38,6)) AS v")), COMMIT)
     return stored
 
 
@@ -131,7 +128,7 @@ def test_merge_inserts_updates_and_deletes_by_identity_with_null_matching_null(
 
 def test_merge_without_identity_concerns_the_one_row(spark: SparkSession, tmp_path: Path, merge: Merge) -> None:
     table = StorageTable(spark, DeltaLogs(spark), str(tmp_path / "global"))
-    table.overwrite(spark.sql("SELECT 'total' AS k, CAST(1 AS DECIMAL(38,6)) AS v"), COMMIT)
+    table.overwrite(Contents.of(spark.sql("SELECT 'total' AS k, CAST(1 AS DECIMAL(38,6)) AS v")), COMMIT)
     merge(table, f"SELECT 'total' AS k, CAST(2 AS DECIMAL(38,6)) AS v, 'U' AS {OP}", (), next_commit(2))
     assert contents(spark, table) == [("total", "2.000000")]
 

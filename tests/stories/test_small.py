@@ -1,4 +1,4 @@
-"""A stream table over small tables alone is loaded and recomputed in the driver, without a Spark job."""
+"""A stream table over tables that are not large is loaded and recomputed in the driver, without a Spark job."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import pytest
 import trickle
 from stories.check import assert_right
 from trickle.refresh.at_hand import _whole
-from trickle.store import workspace
-from trickle.store.light import read
+from trickle.store import duck, workspace
+from trickle.store.light import is_light, read
+from trickle.store.local_log import LocalLog
 
 Action = trickle.Action
 
@@ -53,6 +54,62 @@ def test_what_was_loaded_in_the_driver_goes_on_differentially(town: trickle.Tric
         t.sql(statement)
         assert {report.action for report in t.refresh()} <= {Action.DIFFERENTIAL, Action.NO_DATA}
         assert_right(t)
+
+
+LARGER = {
+    "named": "SELECT v.id, p.name, v.cost FROM visits v JOIN places p ON v.place = p.id WHERE v.cost > 1",
+    "totals": "SELECT place, COUNT(*) AS visits, SUM(cost) AS cost FROM visits GROUP BY place HAVING COUNT(*) > 2",
+    "copied": "SELECT id, place, cost FROM visits",
+}
+
+
+@pytest.fixture
+def city(t: trickle.Trickle) -> trickle.Trickle:
+    """Visits to 9,000 places, and tables over them of which some are not small."""
+    t.sql("CREATE TABLE places AS SELECT id, concat('place ', id % 9) AS name FROM range(9000)")
+    t.sql("""
+        CREATE TABLE visits AS SELECT id, IF(id % 11 = 0, NULL, pmod(xxhash64(id), 9000)) AS place,
+            CAST(xxhash64(id, 'cost') % 10000 AS DECIMAL(9,2)) / 7 AS cost FROM range(120000)""")
+    for name, query in LARGER.items():
+        t.create_stream_table(name, query)
+    return t
+
+
+def test_so_are_tables_that_are_not_small(city: trickle.Trickle) -> None:
+    t = city
+    assert_right(t)
+    assert {name: t.history(name)[0].jobs for name in LARGER} == dict.fromkeys(LARGER, 0)
+    t.sql("UPDATE visits SET cost = cost + 1 WHERE id % 10 = 0")
+    t.sql("DELETE FROM visits WHERE id % 10 = 1")
+    assert [is_large(t, name) for name in LARGER] == [True, False, True]
+    for name in LARGER:
+        report = t.refresh(name, full=True)
+        assert (report.action, report.jobs) == (Action.FULL, 0)
+        assert report.rows_inserted < 20_000, "only what differs is written"
+    assert_right(t)
+    t.sql("UPDATE visits SET cost = cost + 1")
+    for name in LARGER:
+        assert t.refresh(name, full=True).jobs == 0
+    assert_right(t)
+
+
+def is_large(t: trickle.Trickle, name: str) -> bool:
+    (table,) = (each for each in t.stream_tables() if each.name.endswith(name))
+    snapshot = LocalLog().snapshot(table.location)
+    return snapshot is not None and not is_light(snapshot)
+
+
+def test_what_is_too_much_for_the_driver_is_left_to_spark(
+    city: trickle.Trickle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    t = city
+    monkeypatch.setattr(duck, "MOST_ROWS", 10_000)
+    t.sql("UPDATE visits SET cost = cost + 1")
+    for name in LARGER:
+        report = t.refresh(name, full=True)
+        assert report.action is Action.FULL
+        assert report.jobs, name
+    assert_right(t)
 
 
 def test_a_change_at_hand_is_applied_there_where_spark_would_keep_as_many_rows(

@@ -21,7 +21,7 @@ DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
 # The quotient of a sum and a count is rounded twice, once by the division and once by the cast to AVG's own type.
 # That cannot show while the division keeps 9 digits more than the result: decimal(25,s)/decimal(20,0) does.
-_LARGEST_AVERAGED_PRECISION = 15
+LARGEST_AVERAGED_PRECISION = 15
 # Beyond this the sum's own type is capped at 38 digits and can overflow; outside ANSI mode that is a silent NULL.
 _LARGEST_SAFE_SUM_PRECISION = 28
 # Spark 4.1 negates a decimal in Scala's default context and so rounds one of more than 34 digits. Taken from zero it
@@ -100,7 +100,7 @@ def _averages_exactly(argument_type: str) -> bool:
     """Spark averages integers in DOUBLE, exact below 2⁵³: sums of BIGINT pass that in practice, of INT they do not."""
     decimal = DECIMAL.fullmatch(argument_type)
     if decimal:
-        return int(decimal[1]) <= _LARGEST_AVERAGED_PRECISION
+        return int(decimal[1]) <= LARGEST_AVERAGED_PRECISION
     return argument_type in INTEGERS - {"bigint"}
 
 

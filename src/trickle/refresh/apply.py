@@ -20,6 +20,7 @@ from trickle.names import HIDDEN, OP, REFRESH, ROW, VISIBLE, WEIGHT, quote, quot
 from trickle.store.delta_log import Snapshot
 from trickle.store.duck import Duck
 from trickle.store.feed_files import CHANGE_TYPE
+from trickle.store.load import Contents
 from trickle.store.patch import Touched, may_patch, may_replace
 from trickle.store.table import CommitInfo, Rows, StorageTable, StoredCommit
 from trickle.store.types import is_compared, is_itself
@@ -94,12 +95,27 @@ def as_feed(change: pa.Table) -> pa.Table:
     return rows.append_column(CHANGE_TYPE, pa.array(kinds, pa.string()))
 
 
-def with_row_ids(frame: DataFrame, sequence: int) -> DataFrame:
+def stored_whole(storage: Storage, rows: Kept | DataFrame, sequence: int) -> Contents:
+    """All rows of a stream table as they are stored."""
+    if isinstance(rows, DataFrame):
+        contents = Contents.of(rows)
+    else:
+        contents = Contents(rows.schema, lambda: rows.frame, rows.local)
+    if storage.identity is not None:
+        return contents
+    return Contents(
+        StructType([*rows.schema, StructField(REFRESH, LongType()), StructField(ROW, LongType())]),
+        lambda: _with_row_ids(contents.in_spark(), sequence),
+        _numbered(contents.local, sequence) if contents.local is not None else None,
+    )
+
+
+def _with_row_ids(frame: DataFrame, sequence: int) -> DataFrame:
     """Rows with the identity of their own that a multiset needs: the refresh that brought them, and a number."""
     return frame.withColumns({REFRESH: lit(sequence).cast("bigint"), ROW: monotonically_increasing_id()})
 
 
-def numbered(rows: pa.Table, sequence: int) -> pa.Table:
+def _numbered(rows: pa.Table, sequence: int) -> pa.Table:
     """The same of rows at hand."""
     rows = rows.append_column(REFRESH, pa.repeat(pa.scalar(sequence, pa.int64()), rows.num_rows))
     return rows.append_column(ROW, pa.array(np.arange(rows.num_rows), pa.int64()))
@@ -212,7 +228,7 @@ def _prepare_rows(target: Target, change: Kept, workspace: Workspace, duck: Duck
         touched = _touched_rows(target, found, duck) if found is not None else None
         return Prepared(counts, _without(kept), (REFRESH, ROW) if deleted else None, touched)
     weight = quote(WEIGHT)
-    arrivals = with_row_ids(
+    arrivals = _with_row_ids(
         workspace.sql(f"""
             SELECT {quote_all(target.storage.columns)} FROM {quote(change.view)}
             LATERAL VIEW explode(sequence(1, CAST({weight} AS BIGINT))) AS {quote(HIDDEN + "copy")}
@@ -255,7 +271,7 @@ def _rows_here(target: Target, change: pa.Table, doomed: pa.Table | None) -> pa.
     # Of rows that go only the ids are known: a column that is never NULL in the result is so here.
     plain = pa.schema([change.schema.field(name).with_nullable(True) for name in target.storage.columns])
     arrivals = change.select(plain.names).cast(plain).take(pa.array(copies, pa.int64()))
-    arrivals = numbered(arrivals, target.sequence)
+    arrivals = _numbered(arrivals, target.sequence)
     if doomed is None:
         return arrivals
     gone = doomed.select([REFRESH, ROW, OP])

@@ -210,6 +210,21 @@ class AtHand:
 
         return replaced(tree)
 
+    def entire(self, root: Operator) -> Kept | None:
+        """All that a tree comes to, where nothing in it is Spark's; None of any other, and where it is too much."""
+        plain = {} if self._is_legacy else plain_nodes(root, self._types)
+        found = self._computed(root, plain[root]) if root in plain and not self._is_all_of_much(root) else None
+        return self._kept[found.step] if found else None
+
+    def _is_all_of_much(self, node: Operator) -> bool:
+        """Whether a node has all the rows of a table, and these are more than can be held."""
+        while isinstance(node, Project | Over):
+            node = node.input
+        if not isinstance(node, Scan):
+            return False
+        rows = self.plan.pins[node.table].rows
+        return rows is None or not self.searches.duck.may_hold(rows)
+
     @property
     def _is_legacy(self) -> bool:
         """Whether the query was written under a setting with which Spark computes as nobody else does."""
@@ -258,7 +273,7 @@ class AtHand:
         return {name: kept.local.schema.field(source).type for source, name in reads if is_itself(kept.schema[source])}
 
     def _types_in_files(self, scan: Scan) -> Types | None:
-        snapshot = self.plan.pins.get(scan.table)
+        snapshot = self.snapshot(scan.table)
         if snapshot is None or scan.reading is Reading.DELTA or not self._find_files(snapshot, scan):
             return None
         return types_in_table(snapshot, scan.reads)

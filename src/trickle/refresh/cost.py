@@ -26,6 +26,9 @@ LOADED = 0.6
 MARGIN = 0.85
 """A way is left for another that takes at most this part of its time: a little more or less is noise."""
 
+SAVED = 0.15
+"""Seconds that recomputing has to save: it reads all there is, on all cores, while others would like to use them."""
+
 WORTH_TRYING = 1.2
 """A way that may take so many times as long as the best is tried now and then, lest it was measured on a bad day."""
 
@@ -143,14 +146,15 @@ def pick(
     Ways that cost more than themselves are left untried: they are gone where they are predicted to be the cheapest.
     """
     seconds = {action: predict(_of(action, measured), work[action], guesses[action]) for action in work}
-    best = min(seconds, key=seconds.__getitem__)
+    costs = {action: SAVED * (action is Action.FULL) + each for action, each in seconds.items()}
+    best = min(costs, key=costs.__getitem__)
     # One of the last three may have been a trial.
     usual = mode([item.action for item in measured[-3:]] or [best])
-    if usual in seconds and seconds[best] > MARGIN * seconds[usual]:
+    if usual in costs and costs[best] > MARGIN * costs[usual]:
         best = usual
-    for other, expected in seconds.items():
+    for other, cost in costs.items():
         may_be_tried = other is not best and other not in untried
-        if may_be_tried and expected <= _limit(other, measured) * seconds[best] and _is_due(other, measured):
+        if may_be_tried and cost <= _limit(other, measured) * costs[best] and _is_due(other, measured):
             return Pick(other, seconds, is_trial=True)
     return Pick(best, seconds)
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from trickle.algebra.state import LARGEST_AVERAGED_PRECISION
+
 MOST_DIGITS = 38
 _MOST_NEGATED = 34
 """Spark 4.1 rounds where it negates more digits than these."""
@@ -69,6 +71,12 @@ def divided(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     behind = max(_LEAST_KEPT, one.scale + other.precision + 1)
     type_ = _shortened(one.precision - one.scale + other.scale + behind, behind)
     return type_ if type_.scale - one.scale + other.scale >= 0 else None
+
+
+def averaged(one: pa.DataType) -> pa.DataType | None:
+    """The type of an average, where a sum divided by a count is rounded to the same."""
+    is_short = pa.types.is_decimal128(one) and one.precision <= LARGEST_AVERAGED_PRECISION
+    return pa.decimal128(one.precision + 4, one.scale + 4) if is_short else None
 
 
 def _bounded(digits: int, behind: int) -> pa.DataType | None:

@@ -21,7 +21,7 @@ from trickle.catalog.model import Action, Measurement, Mode, Progress, RefreshRe
 from trickle.errors import Reinitialise
 from trickle.failpoints import reach
 from trickle.names import VISIBLE, quote
-from trickle.refresh.apply import Change, RowCounts, Target, as_feed, numbered, prepare, shown, with_row_ids
+from trickle.refresh.apply import Change, RowCounts, Target, as_feed, prepare, shown, stored_whole
 from trickle.refresh.choose import Choice, reaching_most
 from trickle.refresh.parts import discreet
 from trickle.refresh.plan import Programs, RefreshPlan
@@ -185,37 +185,41 @@ class _Run:
         comparable = not self._plan.definition.incomparable
         if held is None or not comparable or not (self._has_dependents or held.size_in_bytes <= COMPARE_BYTES):
             return self._rebuild(choice, self._contents())
-        with self._phase("compute"):
-            with self._adaptive():
-                contents = self._contents()
-                if not isinstance(contents, Kept):
-                    contents = self._steps.keep(contents, "contents", is_large=not is_light(held))
+        with self._phase("compute"), self._adaptive():
+            contents = self._contents()
+            if not isinstance(contents, Kept):
+                contents = self._steps.keep(contents, "contents", is_large=not is_light(held))
             self._steps.use("contents", contents)
             self._steps.read_stored(storage.columns)
-            change = storage.difference(Reference("contents", storage.columns), stored(storage.columns))
-        if contents.local is not None:
-            return self._apply(choice, self._steps.change(change))
+            change = self._difference(contents, held)
+        if isinstance(change, str):
+            return self._apply(choice, change)
+        if not Workspace.is_few(change.rows) and change.rows > contents.rows * REWRITE_SHARE:
+            return self._rebuild(choice, contents)
         with self._adaptive():
-            with self._phase("compute"):
-                difference = self._steps.keep(self._steps.frame(change), "difference")
-            if difference.local is None and difference.rows > contents.rows * REWRITE_SHARE:
-                return self._rebuild(choice, contents)
-            return self._apply(choice, difference)
+            return self._apply(choice, change)
+
+    def _difference(self, contents: Kept, held: Snapshot) -> Change:
+        """From what is stored to all that there should be; of two small tables left to whoever applies it."""
+        storage = self._plan.definition.storage
+        tree = storage.difference(Reference("contents", storage.columns), stored(storage.columns))
+        if contents.local is not None:
+            change = self._steps.change(tree)
+            if isinstance(change, Kept) or is_light(held):
+                return change
+        return self._steps.keep(self._steps.frame(tree), "difference")
 
     def _contents(self) -> Kept | DataFrame:
         return self._steps.contents(self._plan.definition)
 
     def _rebuild(self, choice: Choice, contents: Kept | DataFrame) -> tuple[RowCounts, StoredCommit]:
-        frame, local = (contents.frame, contents.local) if isinstance(contents, Kept) else (contents, None)
-        if self._plan.definition.storage.identity is None:
-            frame = with_row_ids(frame, self._sequence)
-            local = None if local is None else numbered(local, self._sequence)
+        whole = stored_whole(self._plan.definition.storage, contents, self._sequence)
         deleted = self._public_rows(self._plan.stream_table.filtered)
         with self._phase("commit"), self._adaptive():
             reach("before-data-commit")
-            commit = self._table.overwrite(frame, self._commit_info(choice, RowCounts(deleted=deleted)), local)
+            commit = self._table.overwrite(whole, self._commit_info(choice, RowCounts(deleted=deleted)))
             reach("after-data-commit")
-        inserted = shown(local) if local is not None else self._public_rows(self._plan.definition.filtered)
+        inserted = shown(whole.local) if whole.local is not None else self._public_rows(self._plan.definition.filtered)
         return RowCounts(inserted=inserted, deleted=deleted), commit
 
     def _apply(self, choice: Choice, change: Change) -> tuple[RowCounts, StoredCommit | None]:

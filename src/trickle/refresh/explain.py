@@ -17,8 +17,8 @@ from trickle.names import HIDDEN, is_hidden, is_part
 from trickle.refresh.choose import Choice
 from trickle.refresh.plan import RefreshPlan
 from trickle.refresh.route import is_ahead
+from trickle.store.duck import WHOLE_BYTES
 from trickle.store.leaves import PinnedLeaves
-from trickle.store.light import is_light
 
 
 @dataclass(frozen=True)
@@ -139,8 +139,8 @@ def explain(plan: RefreshPlan, parts: Sequence[RefreshPlan] = ()) -> Explanation
 def _recomputed_from(plan: RefreshPlan) -> str:
     definition = plan.definition
     text = "the query's own text" if definition.opaque or definition.written else "the query tree"
-    is_small = definition.is_transparent and all(map(is_light, plan.pins.values()))
-    return f"{text}, or in the driver where nothing in it is Spark's: its tables are small" if is_small else text
+    is_small = definition.is_transparent and all(pin.size_in_bytes <= WHOLE_BYTES for pin in plan.pins.values())
+    return f"{text}, or in the driver where nothing in it is Spark's: no table is large" if is_small else text
 
 
 def _next(plan: RefreshPlan, parts: Sequence[RefreshPlan]) -> Choice:

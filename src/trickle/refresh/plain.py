@@ -62,7 +62,7 @@ _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeE
 
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div)
 _CHOICES = (exp.Case, exp.If, exp.Coalesce)
-_COMPUTED = (*_ARITHMETIC, *_CHOICES, exp.Neg, exp.Sum, exp.Cast, exp.Extract, exp.Anonymous)
+_COMPUTED = (*_ARITHMETIC, *_CHOICES, exp.Neg, exp.Sum, exp.Avg, exp.Cast, exp.Extract, exp.Anonymous)
 """What may have another type in DuckDB than in Spark, and is cast to the one it has there."""
 
 _PARTS_OF_A_DAY = ("YEAR", "MONTH", "DAY")
@@ -274,6 +274,8 @@ def expression_type(expression: Expression, types: Types) -> pa.DataType | None:
             return pa.string() if parts[0] == pa.string() and _is_counted(expression) else None
         case exp.Sum() if len(parts) == 1 and parts[0] is not None:
             return exact.summed(parts[0])
+        case exp.Avg() if len(parts) == 1 and parts[0] is not None:
+            return exact.averaged(parts[0])
         case exp.Min() | exp.Max() if len(parts) == 1 and parts[0] is not None and _has_equality(parts[0]):
             return parts[0]
         case exp.Count() if isinstance(expression.this, exp.Distinct):
@@ -334,7 +336,7 @@ def _calculated(expression: exp.Binary, parts: list[pa.DataType | None]) -> pa.D
             return exact.multiplied(first, second)
         case exp.Div():
             # One inside of another would be written out many times.
-            is_nested = any(side.find(exp.Div) for side in expression.iter_expressions())
+            is_nested = any(side.find(exp.Div, exp.Avg) for side in expression.iter_expressions())
             return None if is_nested else exact.divided(first, second)
     return exact.added(first, second)
 
@@ -406,6 +408,8 @@ def _windows_in_duckdb(over: Over, types: Types) -> Operator:
 
 
 def _with_casts(expression: Expression, types: Types) -> Expression:
+    if isinstance(expression, exp.Avg) and (type_ := expression_type(expression, types)):
+        return _with_casts(_divided(expression.this, type_), types)
     result = expression.copy()
     for before, part in zip(list(expression.iter_expressions()), list(result.iter_expressions()), strict=True):
         part.replace(_with_casts(before, types))
@@ -429,6 +433,13 @@ def _with_casts(expression: Expression, types: Types) -> Expression:
             this=CHECKED_SUM, expressions=[result.this, _cast(exp.Literal.string(exact.room(type_)), name)]
         )
     return _cast(result.this if isinstance(result, exp.Cast) else result, name)
+
+
+def _divided(value: Expression, average: pa.DataType) -> Expression:
+    """An average as the quotient that it is."""
+    quotient = exp.Div(this=exp.Sum(this=value.copy()), expression=exp.Count(this=value.copy(), big_int=True))
+    type_ = exp.DataType.build(f"DECIMAL({average.precision}, {average.scale})", dialect=SparkSql)
+    return exp.Cast(this=quotient, to=type_)
 
 
 def _quotient(division: Expression, how: exact.Quotient, one: pa.DataType, other: pa.DataType) -> Expression:

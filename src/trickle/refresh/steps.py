@@ -162,13 +162,13 @@ class Steps:
         return self.change(program.result.operator)
 
     def contents(self, definition: Definition) -> Kept | DataFrame:
-        """All that is to be stored, computed anew: here where all tables are small and nothing in it is Spark's."""
+        """All that is to be stored, computed anew: here where tables are not large and nothing in it is Spark's."""
         tree = definition.storage.contents
         if definition.is_transparent:
             # The author's own words may name columns that the tree does without.
             self._at_hand.read_small([tree, definition.recomputed])
-            made = None if any(map(self._at_hand.is_far, walk(tree))) else self.change(tree)
-            if isinstance(made, Kept) and made.local is not None and _alike(made.schema, definition.storage_schema):
+            made = self._at_hand.entire(tree)
+            if made is not None and made.local is not None and _alike(made.schema, definition.storage_schema):
                 rows = made.local.select(definition.storage.columns)
                 return self._workspace.keep_local(rows, definition.storage_schema, "contents")
         return self.frame(definition.recomputed)

@@ -355,10 +355,10 @@ class Duck:
         """The rows of a plain tree; None where Spark has to compute them."""
         text = _template(node)
         tables = {name: leaf(held) for name, held in text.tables().items()}
-        is_large = any(isinstance(item, DataFiles) and item.size_in_bytes > NEAR_BYTES for item in tables.values())
+        is_large = sum(item.size_in_bytes for item in tables.values() if isinstance(item, DataFiles)) > NEAR_BYTES
         at_hand = sum(item.num_rows for item in tables.values() if isinstance(item, pa.Table))
         too_much = self._given_up.get(node.digest)
-        if is_large and too_much is not None and at_hand > too_much // 2:
+        if is_large and too_much is not None and 2 * at_hand >= too_much:
             return None
         found = self._query(f"SELECT {', '.join(map(_quoted, schema.names))} FROM ({text.text}) AS t", schema, **tables)
         if found is None and is_large:

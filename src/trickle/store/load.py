@@ -11,11 +11,11 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
@@ -58,7 +58,6 @@ from trickle.store.delta_log import CDF_PROPERTY, Snapshot
 from trickle.store.light import STATISTICS, has_exact_statistics, may_append
 from trickle.store.logs import local_path
 from trickle.store.replay import Action, Unknown, replayed
-from trickle.store.workspace import is_local
 
 _DRAFTS = "_trickle_"
 """Directories of this name are nobody's business but ours: readers of a table pass over them, and so does VACUUM."""
@@ -84,24 +83,25 @@ _NEVER_NULL = re.compile(r'"(nullable|containsNull|valueContainsNull)":false')
 
 @dataclass(frozen=True)
 class Contents:
-    """All rows of a stream table to be, and the properties of their table."""
+    """All rows of a stream table to be: in hand where they are few, and as a frame where Spark has to write them."""
 
-    frame: DataFrame
-    properties: Mapping[str, str]
+    schema: StructType
+    in_spark: Callable[[], DataFrame]
     local: pa.Table | None = None
-    """The same rows, where they are at hand."""
+
+    @classmethod
+    def of(cls, frame: DataFrame) -> Self:
+        return cls(frame.schema, lambda: frame)
 
 
-def may_load(location: str, before: Snapshot | None, contents: Contents) -> bool:
-    """Whether contents can be written without Delta's own writer: plain ones, by a Spark on this machine."""
-    names = contents.frame.columns
+def may_load(location: str, before: Snapshot | None, schema: StructType, properties: Mapping[str, str]) -> bool:
+    """Whether rows can be written without Delta's own writer, where Spark is on this machine: plain ones."""
     return (
-        is_local(contents.frame.sparkSession)
-        and local_path(location) is not None
-        and contents.properties.keys() <= _PROPERTIES
-        and _is_plain(contents.frame.schema)
-        and len({name.lower() for name in names}) == len(names)
-        and (before is None or (may_append(before) and contents.properties.items() <= before.properties.items()))
+        local_path(location) is not None
+        and properties.keys() <= _PROPERTIES
+        and _is_plain(schema)
+        and len({name.lower() for name in schema.names}) == len(schema.names)
+        and (before is None or (may_append(before) and properties.items() <= before.properties.items()))
     )
 
 
@@ -128,7 +128,13 @@ def _left_to_delta() -> Iterator[None]:
 
 @_left_to_delta()
 def load(
-    location: str, before: Snapshot | None, contents: Contents, application: str, sequence: int, metadata: str
+    location: str,
+    before: Snapshot | None,
+    contents: Contents,
+    properties: Mapping[str, str],
+    application: str,
+    sequence: int,
+    metadata: str,
 ) -> None:
     """Makes contents those of a table, or a table of them. Raises Overtaken, Unknown; then nothing was written."""
     place = local_path(location) or ""
@@ -138,11 +144,11 @@ def load(
         going = [removed(add, is_change=True) for add in replayed(place, before.version).files.values()]
     else:
         going = []
-        actions += _beginning(contents)
+        actions += _beginning(contents.schema, properties)
     with _written(Path(place), version, contents) as footers:
         sizes = {file: file.stat().st_size for file in footers}
         actions += [
-            added(file.name, sizes[file], _statistics(footer, contents.frame.schema), is_change=True)
+            added(file.name, sizes[file], _statistics(footer, contents.schema), is_change=True)
             for file, footer in footers.items()
         ]
         metrics = {
@@ -172,7 +178,7 @@ def _written(place: Path, version: int, contents: Contents) -> Iterator[Mapping[
     footers: dict[Path, parquet.FileMetaData] = {}
     try:
         if contents.local is None:
-            contents.frame.write.parquet(f"file:{drafts.absolute()}")
+            contents.in_spark().write.parquet(f"file:{drafts.absolute()}")
         else:
             write_rows(contents.local, drafts / f"part-00000-{uuid.uuid4()}-c000.snappy.parquet")
         for draft in sorted(drafts.glob("part-*.parquet")):
@@ -188,9 +194,9 @@ def _written(place: Path, version: int, contents: Contents) -> Iterator[Mapping[
         shutil.rmtree(drafts, ignore_errors=True)
 
 
-def _beginning(contents: Contents) -> list[Action]:
+def _beginning(columns: StructType, properties: Mapping[str, str]) -> list[Action]:
     """What makes a directory a table."""
-    text = json.dumps(contents.frame.schema.jsonValue(), separators=(",", ":"))
+    text = json.dumps(columns.jsonValue(), separators=(",", ":"))
     schema = _NEVER_NULL.sub(r'"\1":true', text)
     features = [_MOMENTS] if "timestamp_ntz" in schema else []
     return [
@@ -208,7 +214,7 @@ def _beginning(contents: Contents) -> list[Action]:
                 "format": {"provider": "parquet", "options": {}},
                 "schemaString": schema,
                 "partitionColumns": [],
-                "configuration": dict(contents.properties),
+                "configuration": dict(properties),
                 "createdTime": now(),
             }
         },

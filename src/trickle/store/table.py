@@ -32,6 +32,7 @@ from trickle.store.patch import Touched, append, patch
 from trickle.store.replay import Unknown
 from trickle.store.tidy import Identity, cluster, tidy
 from trickle.store.vectors import FEATURE
+from trickle.store.workspace import is_local
 
 _MAPPING = "delta.columnMapping.mode"
 _VACUUM = {
@@ -135,18 +136,15 @@ class StorageTable:
         if last and last.info.sequence >= sequence:
             raise overtaken("it has committed already")
 
-    def overwrite(self, frame: DataFrame, commit: CommitInfo, local: pa.Table | None = None) -> StoredCommit:
-        """All rows replaced, the columns too where they differ; creates the table where there is none.
-
-        Rows that are at hand may be given as such, too.
-        """
+    def overwrite(self, contents: Contents, commit: CommitInfo) -> StoredCommit:
+        """All rows replaced, the columns too where they differ; creates the table where there is none."""
         before = self._logs.snapshot(self.location)
-        properties = self._properties(frame.columns, frame.schema)
-        if before is not None and before.schema(before.fields).simpleString() != frame.schema.simpleString():
-            return self._reshape(frame, properties, commit)
-        if self._loaded(before, Contents(frame, properties, local), commit):
+        properties = self._properties(contents.schema)
+        if before is not None and before.schema(before.fields).simpleString() != contents.schema.simpleString():
+            return self._reshape(contents.in_spark(), properties, commit)
+        if self._loaded(before, contents, properties, commit):
             return self._confirmed(commit)
-        writer = frame.write.format("delta").mode("overwrite")
+        writer = contents.in_spark().write.format("delta").mode("overwrite")
         if before is None:
             # Delta 4.4 refuses to create a table with both column mapping and a change feed; one after the other works.
             off = {CDF_PROPERTY: "false"} if _MAPPING in properties else {}
@@ -156,13 +154,16 @@ class StorageTable:
         self._set(properties)
         return self._confirmed(commit)
 
-    def _loaded(self, before: Snapshot | None, contents: Contents, commit: CommitInfo) -> bool:
+    def _loaded(
+        self, before: Snapshot | None, contents: Contents, properties: Mapping[str, str], commit: CommitInfo
+    ) -> bool:
         """Whether the rows could be committed here; nothing was written where they could not."""
-        if not may_load(self.location, before, contents):
+        if not is_local(self._session) or not may_load(self.location, before, contents.schema, properties):
             return False
+        own = commit.application, commit.sequence, commit.to_json()
         try:
             with _translated():
-                load(self.location, before, contents, commit.application, commit.sequence, commit.to_json())
+                load(self.location, before, contents, properties, *own)
         except Unknown:
             return False
         return True
@@ -286,7 +287,7 @@ class StorageTable:
         merge.whenNotMatchedInsert(f"{op} = 'I'", values=dict(values)).execute()
 
     @staticmethod
-    def _properties(names: list[str], schema: StructType) -> dict[str, str]:
+    def _properties(schema: StructType) -> dict[str, str]:
         """Names Parquet cannot carry need Delta's column mapping; the feed serves the tables above this one."""
         properties = {CDF_PROPERTY: "true"}
         exact = [field.name for field in schema if light.has_exact_statistics(field.dataType.typeName())]
@@ -294,7 +295,7 @@ class StorageTable:
             properties["delta.dataSkippingStatsColumns"] = quote_all(exact)
         else:
             properties["delta.dataSkippingNumIndexedCols"] = "0"
-        if not all(_PLAIN_NAME.fullmatch(name) for name in names):
+        if not all(_PLAIN_NAME.fullmatch(name) for name in schema.names):
             properties[_MAPPING] = "name"
         return properties
 
