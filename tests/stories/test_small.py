@@ -56,11 +56,7 @@ def test_what_was_loaded_in_the_driver_goes_on_differentially(town: trickle.Tric
         assert_right(t)
 
 
-LARGER = {
-    "named": "SELECT v.id, p.name, v.cost FROM visits v JOIN places p ON v.place = p.id WHERE v.cost > 1",
-    "totals": "SELECT place, COUNT(*) AS visits, SUM(cost) AS cost FROM visits GROUP BY place HAVING COUNT(*) > 2",
-    "copied": "SELECT id, place, cost FROM visits",
-}
+LARGER = {**{name: QUERIES[name] for name in ("named", "totals")}, "copied": "SELECT id, place, cost FROM visits"}
 
 
 @pytest.fixture

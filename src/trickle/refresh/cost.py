@@ -146,7 +146,7 @@ def pick(
     Ways that cost more than themselves are left untried: they are gone where they are predicted to be the cheapest.
     """
     seconds = {action: predict(_of(action, measured), work[action], guesses[action]) for action in work}
-    costs = {action: SAVED * (action is Action.FULL) + each for action, each in seconds.items()}
+    costs = {action: each + (SAVED if action is Action.FULL else 0.0) for action, each in seconds.items()}
     best = min(costs, key=costs.__getitem__)
     # One of the last three may have been a trial.
     usual = mode([item.action for item in measured[-3:]] or [best])

@@ -8,7 +8,6 @@ found in 8 ms instead of 200.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -71,14 +70,13 @@ def cluster(snapshot: Snapshot, identity: Identity) -> None:
         return
     order = _order(snapshot, identity())
     values = sum(1 if is_fixed(snapshot.type(name)) else 4 for name in snapshot.fields)
-
-    def is_bad(place: Path, add: Action) -> bool:
-        return _deleted_share(add) > WORN_SHARE or bool(order and not _is_ordered(place / add["path"], order[0]))
-
     with writing(snapshot) as writer:
+        place = Path(writer.place)
         loose = _limited(
             (add for add in writer.state.files.values() if add["size"] >= SMALL_FILE),
-            partial(is_bad, Path(writer.place)),
+            lambda add: (
+                _deleted_share(add) > WORN_SHARE or bool(order and not _is_ordered(place / add["path"], order[0]))
+            ),
             lambda add: values * (rows_of(add) or ORDERED_VALUES),
             ORDERED_VALUES,
         )
