@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from trickle.algebra.reference import Reference
 from trickle.names import quote
+from trickle.store.duck import Duck
 from trickle.store.files import MOST_FILES, Files
 from trickle.store.logs import DeltaLogs
 
@@ -80,6 +83,25 @@ def test_partitions_and_odd_paths_are_left_to_delta(spark: SparkSession, tmp_pat
         location = str(tmp_path / name)
         spark.sql(f"CREATE TABLE delta.{quote(location)} {partitioned} AS SELECT id AS i, id AS p FROM range(3)")
         assert view(spark, Files(spark), location) is None
+
+
+def test_an_earlier_version_is_read_without_the_rows_that_were_deleted_then(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    location = str(tmp_path / "t")
+    later = ["DELETE FROM {t} WHERE i = 2", "INSERT INTO {t} (i) VALUES (4)"]
+    made(spark, location, [*NOT_PLAIN["deletion vectors"], *later])
+    snapshot = DeltaLogs(spark).snapshot(location)
+    assert snapshot
+    duck = Duck(is_local=True)
+    for version in reversed(range(1, snapshot.version + 1)):
+        files = duck.files(snapshot, version)
+        assert files
+        found = duck.computed(Reference("rows", ("i",)), lambda _, files=files: files, pa.schema({"i": pa.int32()}))
+        assert found is not None
+        wanted = spark.sql(f"SELECT i FROM delta.{quote(location)} VERSION AS OF {version}").toArrow()
+        assert sorted(found.column("i").to_pylist()) == sorted(wanted.column("i").to_pylist())
+    duck.close()
 
 
 def test_a_version_is_read_as_it_was_pinned_and_given_up_for_a_newer_one(spark: SparkSession, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from threading import Lock
@@ -24,6 +25,7 @@ from trickle.store.delta_log import Snapshot
 from trickle.store.light import is_plain
 from trickle.store.logs import local_path
 from trickle.store.opened import opened
+from trickle.store.replay import Unknown, replayed
 from trickle.store.vectors import FEATURE, Vector, read_vector
 
 MOST_FILES = 32
@@ -135,11 +137,15 @@ def _deleted(place: str, vectors: tuple[tuple[int, Vector], ...]) -> pa.Table:
 
 def at_version(snapshot: Snapshot, version: int) -> Snapshot:
     """The same table with the files of an earlier version; without any where the log of that is gone."""
-    try:
-        with opened(local_path(snapshot.location) or "", version) as table:
-            # Which rows of the files were deleted then is not looked up.
-            may_lack_rows = FEATURE in (table.protocol().reader_features or ())
-            files = None if may_lack_rows else tuple(table.get_add_actions(flatten=True).column("path").to_pylist())
-    except (OSError, DeltaError):
-        files = None
-    return replace(snapshot, version=version, files=files, vectors={})
+    place = local_path(snapshot.location) or ""
+    files: tuple[str, ...] | None = None
+    vectors: dict[str, Vector] = {}
+    with suppress(OSError, DeltaError, Unknown):
+        if FEATURE in snapshot.features:
+            state = replayed(place, version)
+            files, vectors = tuple(state.files), state.vectors
+        else:
+            with opened(place, version) as table:
+                may_lack_rows = FEATURE in (table.protocol().reader_features or ())
+                files = None if may_lack_rows else tuple(table.get_add_actions(flatten=True).column("path").to_pylist())
+    return replace(snapshot, version=version, files=files, vectors=vectors)

@@ -80,25 +80,28 @@ def rows_of(add: Action) -> int | None:
     return int(found) if found is not None else None
 
 
-_known: dict[str, tuple[Mark | None, State]] = {}
+_known: dict[str, tuple[tuple[Mark | None, State], ...]] = {}
+"""Path → the newest version that was asked for and the one before, which refreshes read too; oldest first."""
 _lock = Lock()
 
 
 def replayed(path: str, version: int) -> State:
     """The table in a directory at a version. Raises Unknown."""
     with _lock:
-        mark, state = _known.get(path, (None, None))
-    is_of_now = state is not None and state.version <= version and mark_of(path, state.version) == mark
+        seen = _known.get(path, ())
+    known = [(mark, state) for mark, state in seen if mark_of(path, state.version) == mark]
+    earlier = [state for _, state in known if state.version <= version]
     try:
-        if state is None or not is_of_now:
-            state = _beginning(path, version)
+        state = earlier[-1] if earlier else _beginning(path, version)
         while state.version < version:
             state = state.after(state.version + 1, _actions(path, state.version + 1))
     except (OSError, ValueError, KeyError) as error:
         raise Unknown(str(error)) from error
+    others = [(mark, other) for mark, other in known if other.version != version]
+    newest = sorted([*others, (mark_of(path, version), state)], key=lambda pair: pair[1].version)[-2:]
     with _lock:
         _known.pop(path, None)
-        _known[path] = mark_of(path, version), state
+        _known[path] = tuple(newest)
         while len(_known) > _KEPT:
             _known.pop(next(iter(_known)))
     return state
