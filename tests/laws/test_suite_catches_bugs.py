@@ -34,13 +34,14 @@ from trickle.algebra import (
 )
 from trickle.algebra.aggregate import Aggregate, consolidated
 from trickle.algebra.differentiate import Window
-from trickle.algebra.expressions import Expression, Output, call, column, conjuncts, equal, number, passing
+from trickle.algebra.expressions import Expression, Output, call, column, conjuncts, equal, is_null, number, passing
 from trickle.algebra.filter import Filter
 from trickle.algebra.inner_join import InnerJoin
 from trickle.algebra.left_join import Kind, LeftJoin
 from trickle.algebra.operator import Operator
 from trickle.algebra.project import Project
 from trickle.algebra.restrict import Keys, restrict
+from trickle.algebra.semi_join import Without
 from trickle.algebra.top_k import TopK
 from trickle.algebra.union_all import UnionAll
 from trickle.names import WEIGHT
@@ -59,10 +60,10 @@ original_old_and_new = inner_join._old_and_new
 original_group_delta = inner_join._group_delta
 original_changed_beyond = near.Near._changed_beyond
 original_restrict_here = storage.restrict_here
-original_affected = left_join._affected
+original_affected = left_join.affected_rows
 original_joined = left_join._joined
 original_turned = left_join._turned
-original_matched_anew = left_join._matched_anew
+original_matched_anew = left_join.matched_anew
 original_keys_from = left_join.keys_from
 original_key_local = over.key_local
 original_differentiate = inner_join.differentiate
@@ -241,14 +242,14 @@ def an_outer_join_reads_its_new_right_side_as_the_old_one(patch: pytest.MonkeyPa
 
 
 def rows_that_a_change_on_the_right_reaches_are_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(left_join, "_affected", lambda join, change: Filter(original_affected(join, change), exp.false()))
+    patch.setattr(left_join, "affected_rows", lambda join, change: Filter(original_affected(join, change), exp.false()))
 
 
 def only_new_rows_on_the_right_reach_the_left(patch: pytest.MonkeyPatch) -> None:
     def affected(join: LeftJoin, change: Operator) -> Operator:
         return original_affected(join, Filter(change, exp.GT(this=column(WEIGHT), expression=number(0))))
 
-    patch.setattr(left_join, "_affected", affected)
+    patch.setattr(left_join, "affected_rows", affected)
 
 
 def use_joined(
@@ -278,7 +279,7 @@ def without_branch(patch: pytest.MonkeyPatch, number: int) -> None:
         branches = original_matched_anew(*parts).inputs
         return UnionAll((*branches[:number], *branches[number + 1 :]))
 
-    patch.setattr(left_join, "_matched_anew", matched_anew)
+    patch.setattr(left_join, "matched_anew", matched_anew)
 
 
 def rows_that_lose_their_last_match_are_not_padded(patch: pytest.MonkeyPatch) -> None:
@@ -287,6 +288,21 @@ def rows_that_lose_their_last_match_are_not_padded(patch: pytest.MonkeyPatch) ->
 
 def rows_that_find_a_match_stay_padded(patch: pytest.MonkeyPatch) -> None:
     without_branch(patch, 2)
+
+
+def stored_rows_without_a_match_are_taken_for_matches(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(storage, "is_not_null", is_null)
+
+
+def rows_with_a_null_are_never_found_to_have_a_match(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(storage, "Without", lambda rows, keys, pairs, null_safe: Without(rows, keys, pairs, not null_safe))
+
+
+def matches_that_come_and_go_are_not_counted(patch: pytest.MonkeyPatch) -> None:
+    def matched_anew(join: LeftJoin, affected: Operator, change: Operator, _: Operator, then: Operator) -> Operator:
+        return original_matched_anew(join, affected, change, then, then)
+
+    patch.setattr(storage, "matched_anew", matched_anew)
 
 
 def a_semi_join_counts_its_matches(patch: pytest.MonkeyPatch) -> None:
@@ -302,7 +318,7 @@ def a_mark_does_not_follow_its_subquery(patch: pytest.MonkeyPatch) -> None:
         rows = original_affected(join, change)
         return Filter(rows, exp.false()) if join.kind is Kind.MARK else rows
 
-    patch.setattr(left_join, "_affected", affected)
+    patch.setattr(left_join, "affected_rows", affected)
 
 
 def lonely_rows_on_the_right_of_a_full_join_are_forgotten(patch: pytest.MonkeyPatch) -> None:
@@ -471,6 +487,10 @@ _STORED_PARTITIONS = (
     "RANK() OVER (PARTITION BY q1.a ORDER BY q1.b NULLS LAST) AS z FROM r AS q1"
 )
 
+_STORED_MATCHES = (
+    "SELECT q1.a AS x, q1.s AS y, q2.a AS z, q2.c AS v FROM r AS q1 LEFT JOIN t AS q2 ON q1.a = q2.a AND q2.c < 3"
+)
+
 _CHAIN = (
     "SELECT q1.b AS x, q2.s AS y, q4.m AS z FROM r AS q1 JOIN t AS q2 ON q1.a = q2.a JOIN u AS q3 ON q2.c = q3.b "
     "JOIN w AS q4 ON q3.b = q4.a"
@@ -511,6 +531,9 @@ BUGS: dict[Plant, str] = {
     rows_without_a_match_are_not_padded: "left join",
     rows_that_lose_their_last_match_are_not_padded: "left join",
     rows_that_find_a_match_stay_padded: "left join",
+    stored_rows_without_a_match_are_taken_for_matches: _STORED_MATCHES,
+    rows_with_a_null_are_never_found_to_have_a_match: _STORED_MATCHES,
+    matches_that_come_and_go_are_not_counted: _STORED_MATCHES,
     a_semi_join_counts_its_matches: "in subquery",
     an_anti_join_changes_like_a_semi_join: "anti join",
     a_mark_does_not_follow_its_subquery: "exists",

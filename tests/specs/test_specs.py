@@ -13,10 +13,10 @@ import pytest
 import sqlglot
 
 from laws.duck import Duck
-from trickle.algebra.differentiate import Window
+from trickle.algebra.differentiate import SMALL, Window
 from trickle.algebra.program import build_program
 from trickle.algebra.render import render, render_program
-from trickle.algebra.storage import Storage
+from trickle.algebra.storage import STORED, Storage
 from trickle.dialect import SparkSql
 from trickle.sql.scope import NotModelled
 
@@ -66,7 +66,7 @@ def test_a_query_becomes_the_program_of_its_spec(path: Path, duck: Duck, update_
     written = sections(path.read_text(encoding="utf-8"))
     query, changed = written["query"], written["changed"]
     storage = duck.storage(query)
-    change = storage.change(Window(frozenset(changed.split(", "))))
+    change = storage.change(Window(frozenset(changed.split(", ")), ((STORED, SMALL + 1),)))
     found = {
         "title": written["title"],
         "query": query,

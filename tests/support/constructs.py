@@ -109,10 +109,12 @@ SECTIONS: dict[str, tuple[Construct, ...]] = {
         Construct(
             "LEFT and RIGHT OUTER",
             "LeftJoin",
-            "changed rows are looked up; rows that a changed row matches are looked up before and after",
+            "changed rows are looked up; rows that a changed row matches are looked up before and after, in the stored "
+            "rows where these show all of the left and whether there is a match",
             MATCHES,
             (
                 "SELECT q1.a, q2.c FROM r AS q1 LEFT JOIN t AS q2 ON q1.a = q2.a",
+                "SELECT q1.a, q1.s, q2.a AS b, q2.c FROM r AS q1 LEFT JOIN t AS q2 ON q1.a = q2.a",
                 "SELECT a, q1.b, q2.c FROM r AS q1 RIGHT JOIN t AS q2 USING (a)",
                 "SELECT q1.a, q2.c FROM r AS q1 LEFT JOIN t AS q2 ON q1.a < q2.c AND q1.s = 'x'",
                 "SELECT q1.a, q2.c FROM r AS q1 LEFT JOIN t AS q2 ON q1.a = q2.a AND q1.b IN (SELECT b FROM u AS q3)",

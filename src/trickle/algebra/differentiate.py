@@ -8,6 +8,7 @@ not be consolidated: only the sum of the weights of a row counts.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import singledispatch
 
@@ -34,6 +35,12 @@ class Window:
     def is_small(self, source: str) -> bool:
         """Whether a source is known to be small."""
         return dict(self.sizes).get(source, SMALL + 1) <= SMALL
+
+    def is_smaller(self, source: str, node: Operator) -> bool:
+        """Whether a source is known to be smaller, by a digit, than some source below a node may be."""
+        sizes, any_size = dict(self.sizes), math.inf
+        largest = max((sizes.get(other, any_size) for leaf in walk(node) for other in leaf.sources), default=0)
+        return sizes.get(source, any_size) < largest
 
     def is_small_below(self, node: Operator) -> bool:
         """Whether every source below a node is known to be small."""

@@ -11,6 +11,8 @@ be most of L, and a semi or anti join leaves those rows out itself:
 Where only the right of an outer join changed, it is asked for nothing but whether there is a match:
 
     Δ(L ⟕ R) = A ⋈ ΔR + pad(A ▷ R′) − pad(A ▷ R°)   where ΔL = 0
+
+and not even for that where the stored rows tell (`Padded` in storage.py).
 """
 
 from __future__ import annotations
@@ -170,7 +172,7 @@ def _(join: LeftJoin, window: Window) -> Operator | None:
     left, right = differentiate(join.left, window), differentiate(join.right, window)
     if right is None:
         return left and _signed(join, left, join.right)
-    affected = _affected(join, right)
+    affected = affected_rows(join, right)
     earlier = before(join.right, window)
     is_tied = next(ties(conjuncts(join.condition), right.columns, join.left.columns), None)
     if not is_tied and join.kind in (Kind.SEMI, Kind.ANTI):
@@ -178,7 +180,9 @@ def _(join: LeftJoin, window: Window) -> Operator | None:
         rows = join.left if window.is_small_below(join.right) else affected
         return union((left and _signed(join, left, earlier), *_turned(join, rows, earlier)))
     if left is None and join.kind is Kind.OUTER and isinstance(stripped(join.right), Scan):
-        return _matched_anew(join, affected, right, earlier)
+        # Of a right that is more than rows of a table, to evaluate it once more would cost more than its columns.
+        lone = (_unmatched(join, affected, side) for side in (join.right, earlier))
+        return matched_anew(join, affected, right, *lone)
     leaving = weighted(affected, -1)
     changed = leaving if left is None else UnionAll((exactly(left, leaving.columns), leaving))
     # One set of keys for both readings: their rows are gathered once.
@@ -187,7 +191,7 @@ def _(join: LeftJoin, window: Window) -> Operator | None:
     return union((_joined(join, changed, then), _joined(join, weighted(affected, +1), now)))
 
 
-def _affected(join: LeftJoin, change: Operator) -> Operator:
+def affected_rows(join: LeftJoin, change: Operator) -> Operator:
     """The rows of the left that a changed row of the right matches, before or after."""
     keys = keys_from(change, join.left.columns, conjuncts(join.condition))
     if keys:
@@ -205,23 +209,24 @@ def _turned(join: LeftJoin, affected: Operator, earlier: Operator) -> Iterator[O
         yield weighted(alone, weight if join.kind is Kind.SEMI else -weight)
 
 
-def _matched_anew(join: LeftJoin, affected: Operator, change: Operator, earlier: Operator) -> Operator:
-    """A ⋈ ΔR + pad(A ▷ R′) − pad(A ▷ R°).
-
-    Of a right that is more than rows of a table, to evaluate it once more would cost more than its columns.
-    """
-    conditions = conjuncts(join.condition)
-    keys = keys_from(affected, join.right.columns, conditions)
+def matched_anew(join: LeftJoin, affected: Operator, change: Operator, now: Operator, then: Operator) -> Operator:
+    """A ⋈ ΔR + pad(now) − pad(then), of rows of A that have no match now, and that had none."""
     # No row of the right, with the types of all its columns.
     nothing = Filter(exactly(change, join.right.columns), exp.false())
+    padded_rows = (_joined(join, weighted(alone, weight), nothing) for alone, weight in ((now, +1), (then, -1)))
+    return UnionAll((changed_matches(join, affected, change), *padded_rows))
 
-    def unmatched(right: Operator, weight: int) -> Operator:
-        compared = prune(right, references(join.condition))
-        alone = LeftJoin(affected, restrict(compared, keys) if keys else compared, join.condition, Kind.ANTI)
-        return _joined(join, weighted(alone, weight), nothing)
 
-    matches = exactly(InnerJoin((affected, change), conditions), (*join.columns, WEIGHT))
-    return UnionAll((matches, unmatched(join.right, +1), unmatched(earlier, -1)))
+def changed_matches(join: LeftJoin, affected: Operator, change: Operator) -> Operator:
+    """A ⋈ ΔR."""
+    return exactly(InnerJoin((affected, change), conjuncts(join.condition)), (*join.columns, WEIGHT))
+
+
+def _unmatched(join: LeftJoin, affected: Operator, right: Operator) -> Operator:
+    """The rows of A for which the condition is true of no row of the right, which is asked for what is compared."""
+    keys = keys_from(affected, join.right.columns, conjuncts(join.condition))
+    compared = prune(right, references(join.condition))
+    return LeftJoin(affected, restrict(compared, keys) if keys else compared, join.condition, Kind.ANTI)
 
 
 def _signed(join: LeftJoin, changed: Operator, right: Operator) -> Operator:

@@ -67,7 +67,7 @@ def _into_left(join: LeftJoin, parts: tuple[exp.Expr, ...], push: Callable[[Oper
     if remaining is None:
         return joined
     assert isinstance(joined, LeftJoin)
-    if joined.kind is Kind.OUTER and any(_rejects_null(part, joined.right.columns) for part in rest):
+    if joined.kind is Kind.OUTER and any(rejects_null(part, joined.right.columns) for part in rest):
         return InnerJoin((joined.left, joined.right), (*conjuncts(joined.condition), *rest))
     return Filter(joined, remaining)
 
@@ -76,7 +76,7 @@ _STRICT = (exp.Paren, exp.Neg, exp.Cast, exp.Add, exp.Sub, exp.Mul, exp.Div, exp
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 
 
-def _rejects_null(condition: exp.Expr, columns: tuple[str, ...]) -> bool:
+def rejects_null(condition: exp.Expr, columns: tuple[str, ...]) -> bool:
     """Whether a condition is never true where all these columns are NULL: the padded rows of an outer join then go."""
     bare = condition.unnest()
     if isinstance(bare, exp.Not) and isinstance(test := bare.this.unnest(), exp.Is):

@@ -7,6 +7,7 @@ that is stored, and `change`, the consolidated difference.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -15,16 +16,29 @@ from sqlglot import exp
 from trickle.algebra.aggregate import Aggregate, consolidated, keys_of
 from trickle.algebra.differentiate import Window, differentiate
 from trickle.algebra.expand import Expand
-from trickle.algebra.expressions import Output, call, case, cast, column, number, passing, references, substitute
+from trickle.algebra.expressions import (
+    Output,
+    call,
+    case,
+    cast,
+    column,
+    conjuncts,
+    is_not_null,
+    number,
+    passing,
+    references,
+    substitute,
+)
 from trickle.algebra.filter import Filter
-from trickle.algebra.normalise import split_root
+from trickle.algebra.left_join import Kind, LeftJoin, affected_rows, changed_matches, matched_anew
+from trickle.algebra.normalise import rejects_null, split_root
 from trickle.algebra.opaque import Opaque
 from trickle.algebra.operator import Operator
 from trickle.algebra.over import Over
 from trickle.algebra.project import Project, exactly, weighted
 from trickle.algebra.restrict import restrict
 from trickle.algebra.scan import Scan
-from trickle.algebra.semi_join import restrict_here
+from trickle.algebra.semi_join import Without, restrict_here
 from trickle.algebra.state import Recipe, Settings, StateColumn, argument, if_any, recipe
 from trickle.algebra.technique import compared_whole
 from trickle.algebra.union_all import UnionAll
@@ -139,6 +153,51 @@ class Partitions(Storage):
         return self.difference(Project(new, self.outputs), old)
 
 
+@dataclass(frozen=True)
+class Padded(Storage):
+    """Rows of an outer join that show all of the left, and whether there is a match.
+
+    While only the right changes, it is not asked: of which rows of the left there was a match is told by what is
+    stored, and of which there is one now by how many come and go.
+    """
+
+    join: LeftJoin
+    outputs: tuple[Output, ...]
+    """All stored columns over the columns of `join`."""
+    kept: Mapping[str, str] = field(hash=False)
+    """Column of the left → stored column."""
+    match: str
+    """The stored column that is NULL where there was no match, and only there."""
+
+    @property
+    def technique(self) -> str:
+        return "delta rows, matches told from stored rows"
+
+    @property
+    def reads_stored(self) -> bool:
+        return True
+
+    def change(self, window: Window) -> Operator | None:
+        """A ⋈ ΔR + pad(A ▷ H′) − pad(A ▷ H°), where H° = π(σ(stored ⋉ A)) and H′ = H° + π(A ⋈ ΔR)."""
+        join, right = self.join, differentiate(self.join.right, window)
+        is_left_changed = differentiate(join.left, window) is not None
+        if right is None or is_left_changed or not window.is_smaller(STORED, join.right):
+            return super().change(window)
+        affected, left = affected_rows(join, right), join.left.columns
+        # Rows of the left that agree in these are looked at together, which is more than need be and sooner found.
+        compared = tuple(name for name in left if name in references(join.condition))
+        keys = keys_of(affected, compared or left)
+        rows = restrict_here(stored((*self.kept.values(), self.match)), keys.renamed(dict(self.kept)))
+        held = Filter(rows, is_not_null(column(self.match)))
+        then = Project(held, tuple(Output(name, column(self.kept[name])) for name in left))
+        moved = exactly(changed_matches(join, affected, right), (*left, WEIGHT))
+        now = consolidated(UnionAll((weighted(then, +1), moved)))
+        pairs = tuple((name, name) for name in left)
+        lone = (Without(affected, matched, pairs, null_safe=True) for matched in (now, then))
+        delta = matched_anew(join, affected, right, *lone)
+        return consolidated(Project(delta, (*self.outputs, *passing([WEIGHT]))))
+
+
 def stored(columns: tuple[str, ...]) -> Scan:
     return Scan(STORED, tuple((name, name) for name in columns))
 
@@ -236,6 +295,8 @@ def plan_storage(tree: Operator, types_of: TypesOf, settings: Settings) -> Stora
         return Compared(tree.columns, tree)
     if isinstance(below, Over) and condition is None:
         return _partitions(tree, below, outputs) or Storage(tree.columns, tree)
+    if isinstance(below, LeftJoin) and condition is None:
+        return _padded(tree, below, outputs, types_of) or Storage(tree.columns, tree)
     if not isinstance(below, Aggregate):
         return Storage(tree.columns, tree)
     key_names = {output.source: output.name for output in reversed(outputs) if output.source in below.keys}
@@ -263,6 +324,31 @@ def _partitions(tree: Operator, over: Over, outputs: tuple[Output, ...]) -> Part
         return None
     narrow = over.with_inputs((exactly(over.input, needed),))
     return Partitions(tree.columns, tree, narrow, outputs, {name: kept[name] for name in needed})
+
+
+def _padded(tree: Operator, join: LeftJoin, outputs: tuple[Output, ...], types_of: TypesOf) -> Padded | None:
+    """The result of an outer join, if its rows show all of the left as it is, and whether there is a match."""
+    if join.kind is not Kind.OUTER:
+        return None
+    shown = {output.source: output.name for output in reversed(outputs) if output.source is not None}
+    conditions = conjuncts(join.condition)
+    if isinstance(join.right, Filter):
+        conditions += conjuncts(join.right.condition)
+    matches = (
+        shown[name]
+        for name in join.right.columns
+        if name in shown and any(rejects_null(part, (name,)) for part in conditions)
+    )
+    match = next(matches, None)
+    if match is None or not join.left.columns or not shown.keys() >= {*join.left.columns}:
+        return None
+    if not all(_EQUAL_ALIKE.fullmatch(type_) for type_ in types_of(join.left).values()):
+        return None
+    return Padded(tree.columns, tree, join, outputs, {name: shown[name] for name in join.left.columns}, match)
+
+
+_EQUAL_ALIKE = re.compile(r"(tiny|small|big)?int|decimal\(.*\)|string|binary|boolean|date|timestamp(_ntz)?")
+"""Types of which equal values are alike in everything; 0.0 and -0.0 are not."""
 
 
 def _recipes(aggregate: Aggregate, types_of: TypesOf, settings: Settings) -> dict[str, Recipe] | None:

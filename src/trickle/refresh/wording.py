@@ -19,7 +19,7 @@ from trickle.algebra.left_join import Kind, LeftJoin
 from trickle.algebra.operator import Operator, walk
 from trickle.algebra.project import Project
 from trickle.algebra.scan import Scan
-from trickle.algebra.storage import Storage, TypesOf
+from trickle.algebra.storage import Padded, Storage, TypesOf
 from trickle.algebra.union_all import UnionAll
 
 _WITHOUT_CHOICE = (Scan, Filter, Project, InnerJoin, FullJoin, UnionAll)
@@ -31,7 +31,7 @@ _EQUAL_AND_DIFFERENT = ("float", "double", "collate")
 def may_be_as_written(storage: Storage, parsed: exp.Query, types_of: TypesOf) -> bool:
     """Whether the text of a query gives just what is stored, whichever way Spark computes it."""
     return (
-        type(storage) is Storage
+        type(storage) in (Storage, Padded)
         and all(isinstance(item.this, exp.Column) for item in parsed.find_all(exp.Ordered))
         and all(_is_without_choice(node, types_of) for node in walk(storage.contents))
     )
