@@ -23,6 +23,9 @@ QUERIES = {
         "SELECT 1 AS n FROM w UNION ALL SELECT SUM(a) FROM r GROUP BY f "
         "UNION ALL SELECT CASE WHEN c THEN 2.5 END FROM u"
     ),
+    "left join of which the right is not looked at": "SELECT r.a AS x FROM r LEFT JOIN t ON r.b > 0",
+    "count of a left join on true": "SELECT r.a AS x, COUNT(*) AS n FROM r LEFT JOIN t ON TRUE GROUP BY r.a",
+    "full join on true": "SELECT r.a AS x FROM r FULL JOIN t ON TRUE",
     "left join kept by is not true": "SELECT t.a, r.b FROM t LEFT JOIN r ON t.a = r.a WHERE r.f IS NOT TRUE",
     "left join kept by is not false": "SELECT t.a, r.b FROM t LEFT JOIN r ON t.a = r.a WHERE NOT (r.f IS FALSE)",
     "left join ended by is not null": "SELECT t.a, r.b FROM t LEFT JOIN r ON t.a = r.a WHERE r.f IS NOT NULL",

@@ -179,7 +179,8 @@ def _(join: LeftJoin, window: Window) -> Operator | None:
         # Against a small right, comparing all of the left costs less than keeping what is affected.
         rows = join.left if window.is_small_below(join.right) else affected
         return union((left and _signed(join, left, earlier), *_turned(join, rows, earlier)))
-    if left is None and join.kind is Kind.OUTER and isinstance(stripped(join.right), Scan):
+    is_of_rows = isinstance(stripped(join.right), Scan) and bool(join.right.columns)
+    if left is None and join.kind is Kind.OUTER and is_of_rows:
         # Of a right that is more than rows of a table, to evaluate it once more would cost more than its columns.
         lone = (_unmatched(join, affected, side) for side in (join.right, earlier))
         return matched_anew(join, affected, right, *lone)
