@@ -108,6 +108,13 @@ CONDITIONS = [
     "m BETWEEN 0.05 AND 0.07",
     "m2 > .04999",
     "i > m",
+    "i >= CAST(m AS DECIMAL(38, 19))",
+    "l >= CAST(m AS DECIMAL(38, 18))",
+    "m IN (0.05, w38)",
+    "w38 * m < 1",
+    "m NOT IN (7, m2, 24)",
+    "i IN (1, t, 7)",
+    "d >= CAST('1996-02-29' AS DATE)",
     "b",
     "NOT b OR i IS NULL",
     "b AND (s IS NOT NULL OR d IS NULL)",
@@ -118,6 +125,10 @@ CONDITIONS = [
 ]
 
 NOT_PLAIN = [
+    "d > CAST('1995-02-29' AS DATE)",
+    "d > CAST('1995-13-01' AS DATE) + INTERVAL '1' DAY",
+    "l >= CAST(m AS DECIMAL(38, 19))",
+    "m IN (0.123456789, w38)",
     "f = 0",
     "f < 1.5",
     "l = '1'",
@@ -149,7 +160,6 @@ NOT_PLAIN = [
     "i < 2000000000 + 2000000000",
     "i * 2 > 0",
     "l - 1 > 0",
-    "w38 * m = 1",
     "m * -1 = 1",
     "-w38 = 1",
     "t + t = 2",
@@ -570,6 +580,36 @@ def test_quotients_are_rounded_as_spark_rounds_them(spark: SparkSession, duck: D
             assert here.column("q").type == wanted.type, text
             assert here.column("q").to_pylist() == wanted.to_pylist(), text
     assert divided > len(texts) / 2
+
+
+def test_products_are_rounded_as_spark_rounds_them(spark: SparkSession, duck: Duck) -> None:
+    random, count, some = Random(5), 2_000, 100
+
+    def numbers(digits: int, behind: int) -> pa.Array:
+        """Ever longer ones, so that products have room among the first, and not among the last."""
+        most = (10 ** (1 + place * digits // count) for place in range(count))
+        drawn = (random.choice((-1, 1)) * random.randrange(1, each) for each in most)
+        return pa.array([Decimal(each).scaleb(-behind) for each in drawn], pa.decimal128(digits, behind))
+
+    rows = pa.table({"a": numbers(36, 2), "b": numbers(20, 9), "c": numbers(38, 10), "d": numbers(9, 5)})
+    names = rows.column_names
+    texts = [f"{one} * {other}" for one in (*names, "0.00001", "0.5") for other in (*names, "0.00005", "2.5")]
+    lenient = spark.newSession()
+    lenient.conf.set("spark.sql.ansi.enabled", "false")
+    lenient.createDataFrame(rows, from_arrow_schema(rows.schema)).createOrReplaceTempView("factors")
+    there = lenient.sql(f"SELECT {', '.join(texts)} FROM factors").toArrow()
+    leaf, types = Reference("rows", tuple(names)), dict(zip(names, rows.schema.types, strict=True))
+    multiplied = 0
+    for text, wanted in zip(texts, there.columns, strict=True):
+        tree = Project(leaf, (Output("p", condition(text)),))
+        plain = plain_nodes(tree, lambda _: types)[tree]
+        for place in range(0, count, some):
+            here = computed(duck, plain, rows.slice(place, some))
+            if here is not None:  # else one of them is too large
+                multiplied += 1
+                assert here.column("p").type == wanted.type, text
+                assert here.column("p").to_pylist() == wanted.slice(place, some).to_pylist(), text
+    assert multiplied > len(texts) * count // some // 2
 
 
 def test_decimals_without_a_common_type_are_compared_as_spark_compares_them(spark: SparkSession, duck: Duck) -> None:

@@ -1,9 +1,10 @@
 """Exact: arithmetic of which every engine makes the same, and the types that Spark gives to it.
 
 Sums, differences and products of decimals are exact as long as they fit. Spark's rules leave room for every result, or
-else round it (then it is not exact, and Spark's) or have it overflow at 38 digits. DuckDB raises where one does not
-fit, and then Spark computes it. Quotients are computed in whole numbers and rounded by Spark's rule. Integers of the
-query are Spark's: they overflow into other integers where ANSI mode is off.
+else round it or have it overflow at 38 digits. DuckDB raises where one does not fit, and then Spark computes it. A
+product is rounded after it was computed exactly; a sum that is rounded is Spark's. Quotients are computed in whole
+numbers and rounded by Spark's rule. Integers of the query are Spark's: they overflow into other integers where ANSI
+mode is off.
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ def added(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 
 
 def multiplied(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    return _bounded(one.precision + other.precision + 1, one.scale + other.scale)
+    """The type of a product. Of one that has all its digits at first, Spark rounds off those it has no room for."""
+    behind = one.scale + other.scale
+    return _shortened(one.precision + other.precision + 1, behind) if behind <= MOST_DIGITS else None
 
 
 def divided(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
@@ -158,12 +161,12 @@ def cast_to(name: str, type_: pa.DataType) -> pa.DataType | None:
     return pa.decimal128(int(decimal[1]), int(decimal[2]))
 
 
-def are_comparable(one: pa.DataType, other: pa.DataType) -> bool:
-    """Integers and decimals that a decimal has room for both of."""
-    digits, more = _digits(one), _digits(other)
-    if digits is None or more is None:
+def are_comparable(*types: pa.DataType) -> bool:
+    """Integers and decimals that a decimal has room for all of."""
+    known = [digits for type_ in types if (digits := _digits(type_))]
+    if len(known) < len(types):
         return False
-    return max(digits[0], more[0]) + max(digits[1], more[1]) <= MOST_DIGITS
+    return max(before for before, _ in known) + max(behind for _, behind in known) <= MOST_DIGITS
 
 
 def rounded_to(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
@@ -175,8 +178,8 @@ def rounded_to(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 
 def _digits(type_: pa.DataType) -> tuple[int, int] | None:
     """How many digits a number has before the point and behind it."""
-    if pa.types.is_signed_integer(type_):
-        return 19, 0
+    if type_ in _WIDTHS:
+        return _WIDTHS[type_], 0
     return (type_.precision - type_.scale, type_.scale) if pa.types.is_decimal128(type_) else None
 
 

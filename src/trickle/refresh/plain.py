@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date
 from functools import lru_cache
 
 import pyarrow as pa
@@ -266,7 +268,7 @@ def expression_type(expression: Expression, types: Types) -> pa.DataType | None:
         case exp.Is() if isinstance(expression.expression, exp.Null):
             return pa.bool_() if parts[0] is not None else None
         case exp.In() if not {"query", "unnest", "field"} & {name for name, value in expression.args.items() if value}:
-            return pa.bool_() if _is_comparison(expression.this, expression.expressions, types) else None
+            return pa.bool_() if _is_choice(expression, types) else None
         case exp.Between():
             ends = expression.args["low"], expression.args["high"]
             return pa.bool_() if _is_comparison(expression.this, ends, types) else None
@@ -310,10 +312,17 @@ def _choice_type(choice: Expression, types: Types) -> pa.DataType | None:
 
 def _cast_type(cast: exp.Cast, type_: pa.DataType | None) -> pa.DataType | None:
     if cast.to.this == exp.DType.DATE and cast.this.is_string:
-        return pa.date32() if _DATE.fullmatch(cast.this.name) else None
+        return pa.date32() if _is_day(cast.this.name) else None
     if isinstance(cast.this.unnest(), exp.Literal):
         return None  # `1L` is a literal to Spark, of as many digits as it has
     return exact.cast_to(cast.to.sql(dialect=SparkSql).lower(), type_) if type_ is not None else None
+
+
+def _is_day(text: str) -> bool:
+    """Whether a text is a day of the calendar. Where it is none, Spark's ANSI mode decides what that is."""
+    with suppress(ValueError):
+        return bool(_DATE.fullmatch(text) and date.fromisoformat(text))
+    return False
 
 
 def _calculated(expression: exp.Binary, parts: list[pa.DataType | None]) -> pa.DataType | None:
@@ -370,6 +379,12 @@ def _digits(expression: Expression) -> str | None:
 def _is_comparison(first: Expression, others: Iterable[Expression], types: Types) -> bool:
     one = expression_type(first, types)
     return all(_are_comparable(one, expression_type(other, types)) for other in others)
+
+
+def _is_choice(among: exp.In, types: Types) -> bool:
+    """Whether a value is compared with all of a list in one type, as Spark does, that has room for each of them."""
+    kinds = {expression_type(each, types) for each in (among.this, *among.expressions)}
+    return _is_comparison(among.this, among.expressions, types) and (len(kinds) == 1 or exact.are_comparable(*kinds))
 
 
 def _rounded_to(comparison: Expression, types: Types) -> str | None:
