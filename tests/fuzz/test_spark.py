@@ -155,6 +155,9 @@ def run(t: Trickle, seed: int, tables: int, cycles: int, tally: Tally) -> None:
                 _expect(t, sources, name, query, seed, cycle)
     for name, query in created.items():
         assert rows(t, f"SELECT * FROM {name}") == rows(t, query), "a reader sees other rows than the files have"
+        again = t.refresh(name, full=True)
+        changed = again.rows_inserted, again.rows_updated, again.rows_deleted
+        assert changed == (0, 0, 0), f"{name} (seed {seed}): recomputing finds other rows\n{query}"
 
 
 def query_of(created: dict[str, str], name: str) -> str:

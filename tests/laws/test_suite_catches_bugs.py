@@ -500,7 +500,9 @@ BUGS: dict[Plant, str] = {
     rows_near_a_change_are_read_as_they_are_after_it: "inner join",
     only_the_change_of_one_input_of_a_join_counts: "inner join",
     a_join_loses_the_weight_of_changes: "inner join",
-    conditions_other_than_equality_are_lost_on_the_way: "inner join",
+    conditions_other_than_equality_are_lost_on_the_way: (
+        "SELECT q1.b AS x, q2.c AS y FROM r AS q1 JOIN t AS q2 ON q1.a = q2.a AND q1.b < q2.c"
+    ),
     a_change_asks_only_the_inputs_next_to_it: _CHAIN,
     rows_asked_for_from_two_sides_are_taken_twice: _CHAIN,
     groups_beside_a_changed_one_are_read_after_the_change: "cross join",
@@ -510,7 +512,9 @@ BUGS: dict[Plant, str] = {
     group_keys_do_not_match_null_with_null: "group by",
     touched_groups_come_from_inserts_only: "group by",
     touched_groups_come_from_the_net_of_the_change: "group by",
-    groups_next_to_the_touched_ones_are_added_again: "group by",
+    groups_next_to_the_touched_ones_are_added_again: (
+        "SELECT q1.a AS x, q2.c AS y, MAX(q1.b) AS z FROM r AS q1 JOIN t AS q2 ON q1.a = q2.a GROUP BY q1.a, q2.c"
+    ),
     a_group_stays_when_its_last_row_goes: "group by",
     groups_that_having_hides_are_shown: "having",
     a_sum_forgets_the_sign_of_its_rows: ANY,
@@ -523,14 +527,14 @@ BUGS: dict[Plant, str] = {
         "SELECT a FROM r WHERE a > 0 UNION ALL "
         "SELECT b FROM (SELECT b, ROW_NUMBER() OVER (ORDER BY b, a) AS n FROM r) AS q WHERE n <= 2"
     ),
-    nullable_columns_are_counted_as_if_they_had_values: ANY,
+    nullable_columns_are_counted_as_if_they_had_values: "SELECT a AS x, COUNT(b) AS n, SUM(b) AS z FROM r GROUP BY a",
     nested_joins_lose_the_inner_conditions: "inner join",
     an_outer_join_reads_its_new_right_side_as_the_old_one: "left join",
     rows_that_a_change_on_the_right_reaches_are_forgotten: "left join",
     only_new_rows_on_the_right_reach_the_left: "anti join",
     rows_without_a_match_are_not_padded: "left join",
-    rows_that_lose_their_last_match_are_not_padded: "left join",
-    rows_that_find_a_match_stay_padded: "left join",
+    rows_that_lose_their_last_match_are_not_padded: _STORED_MATCHES,
+    rows_that_find_a_match_stay_padded: _STORED_MATCHES,
     stored_rows_without_a_match_are_taken_for_matches: _STORED_MATCHES,
     rows_with_a_null_are_never_found_to_have_a_match: _STORED_MATCHES,
     matches_that_come_and_go_are_not_counted: _STORED_MATCHES,
