@@ -23,6 +23,13 @@ QUERIES = {
         "SELECT 1 AS n FROM w UNION ALL SELECT SUM(a) FROM r GROUP BY f "
         "UNION ALL SELECT CASE WHEN c THEN 2.5 END FROM u"
     ),
+    "left join told from stored rows": "SELECT r.a, r.s, t.a AS x, t.c FROM r LEFT JOIN t ON r.a = t.a AND t.c < 3",
+    "left join of a join told from stored rows": (
+        "SELECT r.a, r.b, q.c, q.m FROM r LEFT JOIN (SELECT t.c, w.m FROM t JOIN w ON t.a = w.a) q ON r.a = q.c"
+    ),
+    "left join of groups told from stored rows": (
+        "SELECT r.a, r.s, q.c, q.n FROM r LEFT JOIN (SELECT c, COUNT(*) AS n FROM t GROUP BY c) q ON r.a = q.c"
+    ),
     "left join of which the right is not looked at": "SELECT r.a AS x FROM r LEFT JOIN t ON r.b > 0",
     "count of a left join on true": "SELECT r.a AS x, COUNT(*) AS n FROM r LEFT JOIN t ON TRUE GROUP BY r.a",
     "full join on true": "SELECT r.a AS x FROM r FULL JOIN t ON TRUE",
